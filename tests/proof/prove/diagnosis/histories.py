@@ -168,6 +168,14 @@ class Application:
         if is_commit:
             self.offset += records
 
+    def unanswered_commit(self) -> Iterator[s.Sighting]:
+        """Run a transaction of one record, whose EndTxn has no answer."""
+        yield from self.fetch()
+        yield self.produce(self.offset)
+        yield self.produced()
+        yield self.send_offsets(self.offset + 1)
+        yield next(self.end())
+
     def run(self, times: int = 10) -> Iterator[s.Sighting]:
         for _ in range(times):
             yield from self.transaction()
@@ -198,3 +206,16 @@ def numbered(
     crc = hash((offsets, sequence, epoch))
     batch = replace(sent.batches[0], epoch=epoch, base_sequence=sequence, crc=crc)
     return replace(sent, batches=(batch,))
+
+
+def aborted_batch(app: Application, *, is_answered: bool = True) -> Iterator[s.Sighting]:
+    """Write a batch of three records, abort, and read the inputs again.
+
+    The client has no answer to the Produce. With `is_answered` a broker has written the batch.
+    """
+    yield from app.fetch(6)
+    yield numbered(app, 0, 1, 2)
+    if is_answered:
+        yield app.produced(is_known=False)
+    yield from app.end(is_commit=False)
+    yield from app.fetch(6)

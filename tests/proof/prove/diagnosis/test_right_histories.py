@@ -10,7 +10,7 @@ import pytest
 from oncelog.proof.prove.diagnosis import seen as s
 from oncelog.proof.prove.diagnosis.diagnosis import Diagnosis
 
-from .histories import GROUP, IDS, INPUT, OUTPUT, Application, numbered, started
+from .histories import GROUP, IDS, INPUT, OUTPUT, Application, aborted_batch, numbered, started
 
 History = Iterator[s.Sighting]
 UUID = "3f2b8a1c-9d4e-4f7a-8c21-0123456789ab"
@@ -98,10 +98,7 @@ def zombie_is_refused_while_its_successor_commits() -> History:
 def batch_after_an_abort_is_refused() -> History:
     """A client reuses sequence numbers after an abort, like librdkafka. The outputs are wrong."""
     app = yield from started()
-    yield from app.fetch(9)
-    yield numbered(app, 0, 1, 2)
-    yield app.produced(is_known=False)
-    yield from app.end(is_commit=False)
+    yield from aborted_batch(app)
     for records in ((3, 4, 5), (3, 4)):  # a refused batch, and one of another size
         yield from app.fetch(6, offset=0)
         yield numbered(app, *records)
@@ -326,8 +323,7 @@ def rebalances_then_aborts() -> History:
 
     It needs no seek, since it does not read that partition any more.
     """
-    app = Application()
-    yield from app.start()
+    app = yield from started()
     yield from app.run(3)
     yield from app.fetch()
     yield app.produce(app.offset)

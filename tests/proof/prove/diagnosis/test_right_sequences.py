@@ -8,7 +8,17 @@ import pytest
 from oncelog.proof.prove.diagnosis import seen as s
 from oncelog.proof.prove.diagnosis.diagnosis import Diagnosis
 
-from .histories import IDS, INPUT, OUTPUT, Application, numbered, results, started, together
+from .histories import (
+    IDS,
+    INPUT,
+    OUTPUT,
+    Application,
+    aborted_batch,
+    numbered,
+    results,
+    started,
+    together,
+)
 
 History = Iterator[s.Sighting]
 
@@ -44,10 +54,7 @@ def other_records_after_a_refusal() -> History:
 def other_records_after_an_abort(*, lost: int = 0) -> History:
     """After an abort, librdkafka gives an unanswered batch's sequence number to the next batch."""
     app = yield from started()
-    yield from app.fetch(6)
-    yield numbered(app, 0, 1, 2)
-    yield app.produced(is_known=False)
-    yield from app.end(is_commit=False)
+    yield from aborted_batch(app)
     yield numbered(app, 3, 4, 5)
     yield app.produced()
     yield from app.end()
@@ -143,18 +150,13 @@ def reused_sequence(answer: str, *, is_aborted_again: bool = False) -> History:
     answer: the answer to the first batch with this number.
     """
     app = yield from started()
-    yield from app.fetch(6)
-    first = numbered(app, 0, 1, 2)
-    yield first
-    if answer == "lost":
-        yield app.produced(is_known=False)
-    yield from app.end(is_commit=False)
-    yield from app.fetch(6, offset=0)
+    yield from aborted_batch(app, is_answered=answer == "lost")
+    first = app.number
     yield numbered(app, 3, 4, 5)
     yield app.produced()
     if answer == "a late error":
         refused = replace(app.produced(is_known=False), has_error=True)
-        yield replace(refused, number=first.number)
+        yield replace(refused, number=first)
     if is_aborted_again:
         yield from app.end(is_commit=False)
         yield from app.fetch(6, offset=0)
@@ -182,10 +184,7 @@ def reused_sequence_in_a_transaction_that_is_aborted() -> History:
 def reused_sequence_in_a_transaction_of_a_killed_process(*, name: str) -> History:
     """name: the transactional id of the next process, which commits its own transaction."""
     app = yield from started()
-    yield from app.fetch(6)
-    yield numbered(app, 0, 1, 2)
-    yield app.produced(is_known=False)
-    yield from app.end(is_commit=False)
+    yield from aborted_batch(app)
     yield numbered(app, 3, 4, 5)
     yield app.produced()
     yield from app.stop()
@@ -200,11 +199,7 @@ def reused_sequence_in_a_transaction_without_commit(*, is_refused: bool) -> Hist
     The outputs are wrong for another reason.
     """
     app = yield from started()
-    yield from app.fetch(6)
-    yield numbered(app, 0, 1, 2)
-    yield app.produced(is_known=False)
-    yield from app.end(is_commit=False)
-    yield from app.fetch(6, offset=0)
+    yield from aborted_batch(app)
     yield numbered(app, 3, 4, 5)
     yield app.produced()
     yield next(app.end())
@@ -279,11 +274,7 @@ def aborted_before_the_produce_is_answered() -> History:
 
 def slow_commit_that_is_asked_for_again() -> History:
     app = yield from started()
-    yield from app.fetch(3)
-    yield app.produce(0)
-    yield app.produced()
-    yield app.send_offsets(1)
-    yield next(app.end())
+    yield from app.unanswered_commit()
     yield from app.end()
     app.offset = 1
     yield from app.run(3)
@@ -291,10 +282,7 @@ def slow_commit_that_is_asked_for_again() -> History:
 
 def new_id_that_begins_at_the_committed_offsets() -> History:
     app = yield from started()
-    yield from app.fetch(3)
-    yield app.produce(0)
-    yield app.send_offsets(1)
-    yield next(app.end())
+    yield from app.unanswered_commit()
     app.name, app.producer_id = "billing-2", 8
     yield app.init()
     yield from app.join()
@@ -303,10 +291,7 @@ def new_id_that_begins_at_the_committed_offsets() -> History:
 
 def same_id_that_begins_at_the_committed_offsets() -> History:
     app = yield from started()
-    yield from app.fetch(3)
-    yield app.produce(0)
-    yield app.send_offsets(1)
-    yield next(app.end())
+    yield from app.unanswered_commit()
     yield app.init()
     yield from app.join()
     yield app.produce(0)
@@ -314,10 +299,7 @@ def same_id_that_begins_at_the_committed_offsets() -> History:
 
 def new_id_after_a_commit_that_was_refused() -> History:
     app = yield from started()
-    yield from app.fetch(3)
-    yield app.produce(0)
-    yield app.send_offsets(1)
-    yield next(app.end())
+    yield from app.unanswered_commit()
     yield s.SeenEndRefused(**app.at(app.writer), transactional_id=app.name)
     app.name, app.producer_id = "billing-2", 8
     yield app.init()

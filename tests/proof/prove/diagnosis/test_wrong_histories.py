@@ -9,7 +9,18 @@ from oncelog.proof.prove.diagnosis import seen as s
 from oncelog.proof.prove.diagnosis.catalogue import CATALOGUE
 from oncelog.proof.prove.diagnosis.diagnosis import Diagnosis
 
-from .histories import GROUP, IDS, INPUT, OUTPUT, Application, numbered, results, started, together
+from .histories import (
+    GROUP,
+    IDS,
+    INPUT,
+    OUTPUT,
+    Application,
+    aborted_batch,
+    numbered,
+    results,
+    started,
+    together,
+)
 
 History = Iterator[s.Sighting]
 INPUTS = frozenset({INPUT})
@@ -362,16 +373,14 @@ def aborted_before_anything_was_sent() -> History:
     Only the abort of an earlier transaction is seen. A transaction without partitions ends without
     EndTxn.
     """
-    app = Application()
-    yield from app.start()
+    app = yield from started()
     yield from app.run(3)
     yield from app.end(is_commit=False)  # of another transaction, which had begun
     yield from _left_out(app)
 
 
 def left_out_without_an_abort() -> History:
-    app = Application()
-    yield from app.start()
+    app = yield from started()
     yield from app.run(3)
     yield from _left_out(app)
 
@@ -390,8 +399,7 @@ def chunk_that_commits_the_whole_poll() -> History:
 
     An earlier abort of the application is not the cause of the loss.
     """
-    app = Application()
-    yield from app.start()
+    app = yield from started()
     yield from app.run(2)
     yield from app.end(is_commit=False)
     for is_whole in (True, True, False):
@@ -411,8 +419,7 @@ def committed_after_a_refused_produce(
     *, is_repeated: bool = False, is_asking: bool = False
 ) -> History:
     """The application does not wait for its deliveries. It has aborted another transaction."""
-    app = Application()
-    yield from app.start()
+    app = yield from started()
     yield from app.run(2)
     yield from app.end(is_commit=False)
     yield from app.fetch(4)
@@ -549,14 +556,11 @@ def reused_sequence_beside_a_refused_one() -> History:
 def reused_sequence_of_a_batch_that_is_answered_late() -> History:
     """An application aborts, since a Produce gets no answer in time. A broker writes its batch."""
     app = yield from started()
-    yield from app.fetch(9)
-    slow = numbered(app, 0, 1, 2)
-    yield slow
-    yield from app.end(is_commit=False)
-    yield from app.fetch(6, offset=0)
+    yield from aborted_batch(app, is_answered=False)
+    slow = app.number
     yield numbered(app, 3, 4, 5)
     yield app.produced()
-    yield replace(app.produced(is_known=False), number=slow.number)
+    yield replace(app.produced(is_known=False), number=slow)
     yield app.send_offsets(6)
     yield from app.end()
     yield s.SeenVerdict(at_s=500, lost=3, lost_inputs=app.inputs(range(3, 6)))
@@ -631,11 +635,7 @@ def reused_sequence_of_a_batch_whose_success_comes_last() -> History:
 def reused_sequence_for_the_same_records_after_an_abort() -> History:
     """A broker takes the batch for the one of the aborted transaction, so its records are lost."""
     app = yield from started()
-    yield from app.fetch(3)
-    yield numbered(app, 0, 1, 2)
-    yield app.produced(is_known=False)
-    yield from app.end(is_commit=False)
-    yield from app.fetch(3, offset=0)
+    yield from aborted_batch(app)
     again = numbered(app, 0, 1, 2)
     yield replace(again, batches=(replace(again.batches[0], crc=again.batches[0].crc + 1),))
     yield app.produced()
@@ -647,10 +647,7 @@ def reused_sequence_for_the_same_records_after_an_abort() -> History:
 def reused_sequence_after_two_aborts() -> History:
     """A broker takes a batch for the one with the same number before two aborts."""
     app = yield from started()
-    yield from app.fetch(9)
-    yield numbered(app, 0, 1, 2)
-    yield app.produced(is_known=False)
-    yield from app.end(is_commit=False)
+    yield from aborted_batch(app)
     for is_commit in (False, True):
         yield from app.fetch(6, offset=0)
         yield numbered(app, 3, 4, 5)
@@ -706,8 +703,7 @@ def same_id_after_a_slow_commit_beside_a_consumer_of_its_output() -> History:
 
 
 def committed_before_the_produce_is_answered() -> History:
-    app = Application()
-    yield from app.start()
+    app = yield from started()
     yield from app.fetch(3)
     yield numbered(app, 0, 1, 2)
     yield app.send_offsets(3)
@@ -716,8 +712,7 @@ def committed_before_the_produce_is_answered() -> History:
 
 
 def same_sequence_number_with_other_records() -> History:
-    app = Application()
-    yield from app.start()
+    app = yield from started()
     yield from app.fetch(6)
     yield numbered(app, 0, 1, 2)
     yield app.produced(is_known=False)
@@ -728,14 +723,9 @@ def same_sequence_number_with_other_records() -> History:
 
 
 def new_id_after_a_slow_commit() -> History:
-    app = Application()
-    yield from app.start()
+    app = yield from started()
     yield from app.run(2)
-    yield from app.fetch(3)
-    yield app.produce(app.offset)
-    yield app.produced()
-    yield app.send_offsets(app.offset + 1)
-    yield next(app.end())
+    yield from app.unanswered_commit()
     app.name, app.producer_id = "billing-2", 8
     yield app.init()
     yield app.produce(app.offset)
@@ -743,14 +733,9 @@ def new_id_after_a_slow_commit() -> History:
 
 def same_id_after_a_slow_commit() -> History:
     """An application replays a batch from memory by a new producer with the same id."""
-    app = Application()
-    yield from app.start()
+    app = yield from started()
     yield from app.run(2)
-    yield from app.fetch(3)
-    yield app.produce(app.offset)
-    yield app.produced()
-    yield app.send_offsets(app.offset + 1)
-    yield next(app.end())
+    yield from app.unanswered_commit()
     yield app.init()
     yield app.produce(app.offset)
 
