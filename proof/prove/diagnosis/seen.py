@@ -11,7 +11,6 @@ Partition = tuple[str, int]
 Offsets = tuple[tuple[Partition, int], ...]
 Input = tuple[Partition, int]  # with its offset
 Keyed = tuple[int, int]
-NO_ERROR = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

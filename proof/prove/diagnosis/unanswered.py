@@ -9,12 +9,14 @@ UNANSWERED_MAX = 2_000
 
 
 class UnansweredProduces:
-    """The batches of Produce requests until their answers. Requests with acks=0 have no answer."""
+    """A memory of Produce requests, which holds each batch until its answer.
+
+    Requests with acks=0 have no answer, so they are not remembered.
+    """
 
     def __init__(self) -> None:
-        self._sent = Recent[tuple[int, int], SeenProduce](
-            UNANSWERED_MAX
-        )  # by connection and number
+        # By connection and number.
+        self._sent = Recent[tuple[int, int], SeenProduce](UNANSWERED_MAX)
 
     def sent(self, seen: SeenProduce) -> None:
         if seen.acks != 0:
