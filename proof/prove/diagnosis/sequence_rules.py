@@ -106,6 +106,7 @@ class OtherBytes(FindingRule):
     def see(self, seen: Sighting, tell: Tell) -> None:
         if isinstance(seen, SeenProduce):
             self._unanswered.sent(seen)
+            at = Sighting(at_s=seen.at_s, instance=seen.instance, connection=seen.connection)
             batches = self._open.setdefault((seen.instance, seen.transactional_id), set())
             for batch in seen.batches:
                 key = key_of(batch)
@@ -113,7 +114,7 @@ class OtherBytes(FindingRule):
                     continue  # its end would not be known
                 if seen.transactional_id:
                     batches.add(key)
-                self._compare(seen, key, batch, tell)
+                self._compare(at, key, batch, tell)
         elif isinstance(seen, SeenProduced):
             sent = self._unanswered.answered(seen)
             for batch in sent.batches if sent is not None else ():
@@ -134,10 +135,9 @@ class OtherBytes(FindingRule):
                         tell,
                     )
 
-    def _compare(self, seen: SeenProduce, key: BatchKey, batch: SentBatch, tell: Tell) -> None:
+    def _compare(self, at: Sighting, key: BatchKey, batch: SentBatch, tell: Tell) -> None:
         content = hash(tuple(sorted(batch.records))) if batch.records else None
-        sighting = Sighting(at_s=seen.at_s, instance=seen.instance, connection=seen.connection)
-        sent = _Sent(sighting, key, batch.crc, batch.count, content)
+        sent = _Sent(at, key, batch.crc, batch.count, content)
         known = self._batches.get(key) or []
         last = known[-1] if known else None
         if last is None or last.is_aborted or (last.is_refused and last.sent.crc != batch.crc):
