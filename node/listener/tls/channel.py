@@ -2,7 +2,8 @@
 
 OpenSSL works on two memory buffers. Received bytes are put into one and read as plain text. Answers
 are queued as plain text and encrypted slice by slice, so that a large answer neither blocks the
-event loop nor is in memory twice.
+event loop nor is in memory twice. A memory buffer never shrinks, so it gets about one TLS record of
+the largest size at a time.
 """
 
 import contextlib
@@ -15,7 +16,10 @@ from ....wire.framing import Buffer
 from .reasons import reason_of
 
 SLICE_BYTES = 64 * 1024  # the plain text that is encrypted at a time, in about 0.3 ms
-RECORDS_AT_ONCE = 64  # the records that OpenSSL gets at a time; 64 key updates take 2 ms
+RECORDS_AT_ONCE = 16  # the records that OpenSSL gets at a time; 16 key updates take 0.5 ms
+PLAIN_BYTES_MAX = 16 * 1024  # the plain text of one record
+GIVEN_BYTES_MAX = PLAIN_BYTES_MAX + 1024  # OpenSSL gets more only in a single, invalid record
+READ_ON_BYTES = PLAIN_BYTES_MAX // 2  # `read_into` gives OpenSSL more after this much plain text
 _HEADER_BYTES = 5  # the size of a record header, whose last two bytes are the length
 _HANDSHAKE_RECORD = 0x16
 
@@ -47,7 +51,7 @@ class TlsChannel:
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._unsent: deque[memoryview] = deque()
         self._is_first = True
-        self._later = b""  # received bytes that OpenSSL has not got yet
+        self._later = memoryview(b"")  # received bytes that OpenSSL has not got yet
         self._record_bytes = 0  # the missing bytes of the last record
         self.has_more = False  # OpenSSL got more after it had read everything
         self.unsent_bytes = 0
@@ -58,15 +62,23 @@ class TlsChannel:
     # -- from the peer
 
     def receive(self, data: Buffer) -> None:
-        """Pass received bytes to TLS, or raise NotTls when the first byte begins no handshake."""
+        """Pass received bytes to TLS, or raise NotTls when the first byte begins no handshake.
+
+        The caller must not change the bytes before it has called `keep_unread`.
+        """
         if self._is_first and len(data):
             self._is_first = False
             if data[0] != _HANDSHAKE_RECORD:
                 raise NotTls
         if self._later:
-            self._later += bytes(data)
+            self._later = memoryview(b"".join((self._later, data)))
         else:
             self._give(memoryview(data))
+
+    def keep_unread(self) -> None:
+        """Copy the bytes that OpenSSL has not got yet."""
+        if self._later:
+            self._later = memoryview(bytes(self._later))
 
     @property
     def unread_bytes(self) -> int:
@@ -87,6 +99,9 @@ class TlsChannel:
     def read_into(self, buffer: memoryview) -> int:
         """Read available plain text into a buffer, and return the number of bytes."""
         filled, tls, incoming = 0, self._tls, self._incoming
+        given_at = 0  # the filled bytes when OpenSSL got more
+        if self._later and not incoming.pending:
+            self._give_more()
         try:
             while filled < len(buffer):
                 count = tls.read(len(buffer) - filled, buffer[filled:])  # type: ignore[arg-type]
@@ -96,7 +111,9 @@ class TlsChannel:
                 filled += count  # type: ignore[operator]
                 if not incoming.pending and filled < len(buffer):  # cheaper than SSLWantReadError
                     self._give_more()
-                    break
+                    if not self.has_more or filled - given_at < READ_ON_BYTES:
+                        break
+                    given_at = filled
         except ssl.SSLWantReadError:
             self._give_more()
         except ssl.SSLError as error:
@@ -112,11 +129,13 @@ class TlsChannel:
     def _give_more(self) -> None:
         self.has_more = False
         if self._later:
-            later, self._later = self._later, b""
-            self.has_more = self._give(memoryview(later))
+            later, self._later = self._later, memoryview(b"")
+            self.has_more = self._give(later)
 
     def _give(self, data: memoryview) -> bool:
-        """Give OpenSSL at most RECORDS_AT_ONCE records, and return whether it got any byte.
+        """Give OpenSSL RECORDS_AT_ONCE records or GIVEN_BYTES_MAX bytes, or less.
+
+        Returns whether OpenSSL got any byte.
 
         OpenSSL processes records until it finds plain text, and a client may send thousands of key
         updates in a row.
@@ -126,12 +145,15 @@ class TlsChannel:
         for _ in range(RECORDS_AT_ONCE):
             if end > last:
                 break
-            end += _HEADER_BYTES + (data[end + 3] << 8 | data[end + 4])
+            record_end = end + _HEADER_BYTES + (data[end + 3] << 8 | data[end + 4])
+            if end and record_end > GIVEN_BYTES_MAX:
+                break
+            end = record_end
         given = min(end, size)
         self._record_bytes = end - given
         self._incoming.write(data[:given])
         if given < size:
-            self._later = bytes(data[given:])
+            self._later = data[given:]
         return given > 0
 
     # -- to the peer
@@ -158,9 +180,15 @@ class TlsChannel:
 
     def encrypt(self, plain: Buffer) -> bytes:
         """Encrypt an answer or a slice of it, and return the bytes to send."""
-        while len(plain):
-            plain = plain[self._tls.write(plain) :]
-        return self._outgoing.read()
+        records: list[bytes] = []
+        while len(plain) > PLAIN_BYTES_MAX:
+            plain = plain[self._tls.write(plain[:PLAIN_BYTES_MAX]) :]
+            records.append(self._outgoing.read())
+        if len(plain):
+            self._tls.write(plain)  # all of it, since it is one record
+        if not records:
+            return self._outgoing.read()
+        return b"".join((*records, self._outgoing.read()))
 
     def outgoing(self) -> bytes:
         """Return the bytes that OpenSSL itself sends, such as handshake, alerts and key updates."""

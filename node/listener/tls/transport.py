@@ -84,6 +84,7 @@ class TlsTransport(asyncio.BufferedProtocol):
             self._connection.close(NOT_TLS)
             return
         self._read()
+        self._channel.keep_unread()
 
     def eof_received(self) -> bool:
         """Note that the client has closed its side, and stay open until the answers are sent."""

@@ -2,6 +2,7 @@
 
 import ssl
 
+import psutil
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -91,6 +92,26 @@ def test_tls_channel_reads_few_records_at_once_however_small(
             found, most = found + buffer[:count], max(most, count)
     assert found == bytes(number % 256 for number in range(1_000))
     assert most <= RECORDS_AT_ONCE and not channel.unread_bytes
+
+
+def test_tls_channel_after_large_messages_keeps_memory_of_few_records(
+    certificates: Certificates,
+) -> None:
+    """The buffers of OpenSSL keep the size of the most bytes that they have held."""
+    large, sent = memoryview(bytes(SLICE_BYTES)), list[tuple[TlsChannel, bytes]]()
+    for _ in range(100):
+        channel, peer = connected(certificates)
+        parts: list[bytes] = []
+        for start in range(0, SLICE_BYTES, 16_384):
+            peer.tls.write(large[start : start + 16_384])
+            parts.append(peer.outgoing.read())
+        sent.append((channel, b"".join(parts)))
+    before = psutil.Process().memory_info().rss
+    for channel, data in sent:
+        channel.receive(data)
+        assert len(everything(channel, SLICE_BYTES)) == SLICE_BYTES
+        assert len(channel.encrypt(large)) > SLICE_BYTES
+    assert psutil.Process().memory_info().rss - before < len(sent) * SLICE_BYTES
 
 
 @settings(max_examples=50, deadline=None)
