@@ -158,7 +158,7 @@ class Translator:
     def _sent(self, body: Any, at_s: float) -> Iterator[s.SentBatch]:
         for topic in body.topics:
             for partition in topic.partitions:
-                for at, header in iterate_batches(partition.records or b""):
+                for at, header in _batches(partition.records):
                     yield s.SentBatch(
                         partition=(self._topic(topic), partition.index),
                         producer_id=header.producer_id,
@@ -249,7 +249,7 @@ class Translator:
         is_committed = answer.request.body.isolation_level == 1
         for topic in answer.body.topics:
             for partition in topic.partitions:
-                for at, header in iterate_batches(partition.records or b""):
+                for at, header in _batches(partition.records):
                     if header.is_control:
                         continue
                     records = self._records(partition.records, at, header, answer.at_s)
@@ -311,6 +311,14 @@ class Translator:
     def _topic(self, topic: Any) -> str:
         topic_id: bytes = getattr(topic, "topic_id", None) or b""
         return getattr(topic, "name", None) or self._names.get(topic_id, f"id:{topic_id.hex()}")
+
+
+def _batches(records: Buffer | None) -> Iterator[tuple[int, BatchHeader]]:
+    """Yield the batches of a partition, up to a malformed one or one of an old format."""
+    try:
+        yield from iterate_batches(records or b"")
+    except KafkaError:
+        return
 
 
 def _generation(body: Any) -> int:

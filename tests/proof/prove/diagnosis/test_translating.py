@@ -93,14 +93,16 @@ def test_diagnosis_produce_is_translated_with_acks_ids_and_keys_of_its_batches()
     assert [key for key, _ in sent.records] == [hash(b"k"), hash(b"w")]
 
 
+def _request_of(*batches: bytes):
+    """Return a Produce with a batch for each partition."""
+    partitions = [produce.ProducePartition(n, each) for n, each in enumerate(batches)]
+    topics = [produce.ProduceTopic("orders", None, partitions)]
+    return request_of("Produce", 9, produce.ProduceRequest("t", -1, 100, topics))
+
+
 def _records_of(*batches: bytes) -> list[tuple[s.Keyed, ...]]:
     """Return the decoded records of each batch, which is sent in a Produce of its own."""
-    requests = []
-    for batch in batches:
-        topics = [produce.ProduceTopic("orders", None, [produce.ProducePartition(0, batch)])]
-        values = produce.ProduceRequest("t", -1, 100, topics)
-        requests.append(request_of("Produce", 9, values))
-    sent = [one for one in seen(*requests) if isinstance(one, s.SeenProduce)]
+    sent = [one for one in seen(*map(_request_of, batches)) if isinstance(one, s.SeenProduce)]
     return [batch.records for one in sent for batch in one.batches]
 
 
@@ -116,13 +118,24 @@ def test_diagnosis_batch_with_malformed_records_hides_no_other_batch():
     batch = encode_batch([Record(0, 0, b"k", b"v", (("name", b""),))])
     malformed = batch.replace(b"name", b"n\xffme")
     assert [len(each) for each in _records_of(malformed, batch)] == [0, 1]
-    topics = [
-        produce.ProduceTopic(name, None, [produce.ProducePartition(0, each)])
-        for name, each in (("orders", malformed), ("audit", batch))
-    ]
-    (found,) = seen(request_of("Produce", 9, produce.ProduceRequest("t", -1, 100, topics)))
+    (found,) = seen(_request_of(malformed, batch))
     assert isinstance(found, s.SeenProduce)
     assert [len(each.records) for each in found.batches] == [0, 1]
+
+
+def test_diagnosis_partition_of_an_old_format_hides_no_other_partition():
+    old = bytearray(_batch())
+    old[16] = 1  # magic
+    (found,) = seen(_request_of(bytes(old), _batch()))
+    assert isinstance(found, s.SeenProduce)
+    assert [each.partition for each in found.batches] == [("orders", 1)]
+    request, answer = _fetch(1)
+    other = fetch.FetchedPartition(1, records=_batch(base_offset=5))
+    answer.topics[0].partitions[0].records = bytes(old)
+    answer.topics[0].partitions.append(other)
+    (came,) = seen(answer_of(request, answer)[0])
+    assert isinstance(came, s.SeenRecords)
+    assert came.partition[1] == 1
 
 
 def test_diagnosis_compressed_batches_beyond_the_bytes_of_a_second_are_not_decoded():
