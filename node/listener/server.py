@@ -9,7 +9,7 @@ import asyncio
 import logging
 import socket
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 # descriptor, a client behind two hundred new connections would wait for seconds.
 ACCEPTED_A_TURN = 16
 SWEEP_INTERVAL_S = 1.0
+SWEPT_AT_ONCE = 100  # the connections that are checked, and perhaps closed, in one turn
 CLOSING_MAX_S = 5.0  # how long a closing connection may send its last bytes
 RATE_UNLIMITED = 2**31 - 1
 LOOKED_AT_MAX = 1_000  # how many connections are compared to find the idlest one
@@ -87,7 +88,7 @@ class KafkaServer:
         self._address_rates = AddressRates(services.state, self._burst_ms(self.config))
         self._rates: dict[str, list[CreationRate]] = {}  # the rates that apply to a listener
         self._servers: list[asyncio.Server] = []
-        self._sweep_timer: asyncio.TimerHandle | None = None
+        self._sweep_timer: asyncio.Handle | None = None
 
     @property
     def connection_count(self) -> int:
@@ -327,41 +328,54 @@ class KafkaServer:
     # -- once a second
 
     def _sweep(self) -> None:
+        """Check all connections, SWEPT_AT_ONCE in each turn of the event loop."""
         before_s, now_s = self.now_s, self.loop.time()
         self.now_s = now_s
         # The time in which the broker itself was stalled.
         stalled_for_s = max(0.0, now_s - before_s - SWEEP_INTERVAL_S)
-        budget, idle_max_s = self.budget, self.config.connections_max_idle_ms / 1000
-        receive_timeout_s = self.config.request_receive_timeout_ms / 1000
-        first_request_timeout_s = self.config.first_request_timeout_ms / 1000
-        for connection in list(self._connections):
-            connection.last_active_s += stalled_for_s
-            if connection.silent_since_s is not None:
-                connection.silent_since_s += stalled_for_s
-            if connection.closing_since_s is not None:
-                if now_s - connection.closing_since_s > CLOSING_MAX_S:
-                    connection.abort()
-            elif connection.stalled_since_s is not None:
-                stalled_s = now_s - connection.stalled_since_s
-                is_due = budget.is_short and stalled_s > STALLED_MAX_S
-                is_due = is_due or connection.is_silent(now_s, first_request_timeout_s)
-                if stalled_s > idle_max_s or is_due:
-                    connection.close("it does not take its answers")
-                    connection.abort()
-            elif connection.is_deserted(now_s):
-                self.note_closed(connection, "its client has gone")
-                connection.abort()
-            elif connection.is_late(now_s, receive_timeout_s):
-                connection.close("a request was not finished in time")
-            elif connection.is_silent(now_s, first_request_timeout_s):
-                connection.close("no request came in time")
-            elif connection.is_idle(now_s, idle_max_s):
-                connection.close("idle")
-        budget.let_one_pass()
+        self._sweep_next(iter(list(self._connections)), stalled_for_s)
+
+    def _sweep_next(self, unchecked: Iterator[Connection], stalled_for_s: float) -> None:
+        checked = 0
+        for connection in islice(unchecked, SWEPT_AT_ONCE):
+            checked += 1
+            self._check(connection, stalled_for_s)
+        if checked == SWEPT_AT_ONCE:
+            self._sweep_timer = self.loop.call_soon(self._sweep_next, unchecked, stalled_for_s)
+            return
+        self.budget.let_one_pass()
         files = self._tls or self._protection.tokens
         if files and (self._refreshing is None or self._refreshing.done()):
             self._refreshing = self.loop.run_in_executor(None, self._protection.refresh)
         self._sweep_timer = self.loop.call_later(SWEEP_INTERVAL_S, self._sweep)
+
+    def _check(self, connection: Connection, stalled_for_s: float) -> None:
+        """Close a connection that is idle, late, stalled, or whose client has gone."""
+        now_s, config = self.now_s, self.config
+        idle_max_s = config.connections_max_idle_ms / 1000
+        first_request_timeout_s = config.first_request_timeout_ms / 1000
+        connection.last_active_s += stalled_for_s
+        if connection.silent_since_s is not None:
+            connection.silent_since_s += stalled_for_s
+        if connection.closing_since_s is not None:
+            if now_s - connection.closing_since_s > CLOSING_MAX_S:
+                connection.abort()
+        elif connection.stalled_since_s is not None:
+            stalled_s = now_s - connection.stalled_since_s
+            is_due = self.budget.is_short and stalled_s > STALLED_MAX_S
+            is_due = is_due or connection.is_silent(now_s, first_request_timeout_s)
+            if stalled_s > idle_max_s or is_due:
+                connection.close("it does not take its answers")
+                connection.abort()
+        elif connection.is_deserted(now_s):
+            self.note_closed(connection, "its client has gone")
+            connection.abort()
+        elif connection.is_late(now_s, config.request_receive_timeout_ms / 1000):
+            connection.close("a request was not finished in time")
+        elif connection.is_silent(now_s, first_request_timeout_s):
+            connection.close("no request came in time")
+        elif connection.is_idle(now_s, idle_max_s):
+            connection.close("idle")
 
     def _log_limited(self, kind: str, message: str, *arguments: object) -> None:
         self._limited_log.log(logging.INFO, kind, self.loop.time(), message, *arguments)
