@@ -7,8 +7,9 @@ each end raises the epoch.
 `is_uncertain` means that a request with an unknown outcome (a batch, an addition, an end) could
 still take effect under this epoch. Under V2 the next epoch makes that request harmless. Under V1
 all transactions share one epoch (KAFKA-14053, KAFKA-17754). Therefore an uncertain V1 transaction
-is aborted by InitProducerId with its id and epoch, which also raises the epoch. After an uncertain
-commit under V1 the epoch is raised before the next transaction.
+is aborted by EndTxn, and then InitProducerId raises the epoch, as in Java's client. InitProducerId
+alone would abort it, too, but Apache Kafka with transaction.version 1 then fences the producer.
+After an uncertain commit under V1 the epoch is raised before the next transaction.
 """
 
 from enum import Enum, auto
@@ -17,11 +18,11 @@ from ...wire.identifiers import TopicPartition
 
 
 class Ending(Enum):
-    """How a transaction is ended, such as by EndTxn or InitProducerId."""
+    """How a transaction is ended, such as by EndTxn."""
 
     NOTHING = auto()  # the coordinator does not know it
     END_TRANSACTION = auto()
-    NEW_EPOCH = auto()  # InitProducerId with the id and epoch: aborts, and fences late requests
+    NEW_EPOCH = auto()  # EndTxn, and InitProducerId with the id and epoch fences late requests
 
 
 class TransactionScope:

@@ -15,7 +15,7 @@ import logging
 from collections.abc import Awaitable, Mapping
 from typing import Protocol, TypeVar
 
-from ...wire.errors import InvalidRequest, KafkaError
+from ...wire.errors import InvalidRequest, InvalidTxnState, KafkaError
 from ...wire.identifiers import Identity, TopicPartition
 from ..failures import IllegalProducerState, TransactionAborted, as_abortable
 from ..group_metadata import GroupMetadata, OffsetAndMetadata
@@ -255,14 +255,18 @@ class TransactionSession:
             return
         scope.is_uncertain |= were_on_their_way
         ending = scope.ending(is_commit=False, can_raise_epoch=self.requests.can_raise_epoch)
-        if ending is Ending.END_TRANSACTION:
+        if ending is not Ending.NOTHING:
             try:
-                await self._end(scope, is_commit=False)
+                await self._end(scope, is_commit=False, may_be_unknown=ending is Ending.NEW_EPOCH)
             except KafkaError as problem:
                 if not problem.abortable:
                     raise
                 ending = Ending.NEW_EPOCH  # the coordinator requires that
+            else:
+                # A repeated abort sends no EndTxn, since the epoch may have been raised meanwhile.
+                self.scope = None if ending is Ending.NEW_EPOCH else scope
         if ending is Ending.NEW_EPOCH:
+            self._needs_new_epoch = True
             self.identity.move_to(_S.INITIALIZING)
             await self._new_epoch(otherwise=_S.ABORTABLE_ERROR, current=self._producer)
             self.scope = self.kept = None
@@ -295,7 +299,14 @@ class TransactionSession:
             )
             self.identity.move_to(_S.ABORTABLE_ERROR, as_abortable(problem))
 
-    async def _end(self, scope: TransactionScope, *, is_commit: bool) -> None:
+    async def _end(
+        self, scope: TransactionScope, *, is_commit: bool, may_be_unknown: bool = False
+    ) -> None:
+        """Send EndTxn.
+
+        may_be_unknown: no request may have begun the transaction. Then INVALID_TXN_STATE is no
+        error.
+        """
         try:
             following = await self._tracked(
                 self.requests.end(
@@ -304,6 +315,8 @@ class TransactionSession:
             )
         except KafkaError as problem:
             scope.is_uncertain = True
+            if may_be_unknown and isinstance(problem, InvalidTxnState):
+                return
             if problem.fatal or problem.abortable:  # a deadline decides nothing
                 self.failed(problem)
             raise
