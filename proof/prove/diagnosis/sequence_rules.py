@@ -255,6 +255,8 @@ class FreshTransaction(FindingRule):
             self._open[who].add(seen.connection)
         elif isinstance(seen, SeenClosed):
             self._open[who].discard(seen.connection)
+            endings, still = self._ending[who], self._open[who]  # of processes that live
+            self._ending[who] = {n: each for n, each in endings.items() if each.others & still}
         elif isinstance(seen, SeenEndTxn):
             written = self._written.pop((who, seen.transactional_id))
             if seen.is_commit and written:

@@ -4,6 +4,8 @@ import gc
 import sys
 from dataclasses import replace
 
+import pytest
+
 from oncelog.proof.prove.diagnosis import seen as s
 from oncelog.proof.prove.diagnosis.diagnosis import Diagnosis
 from oncelog.proof.prove.diagnosis.rule import Recent
@@ -39,14 +41,17 @@ def test_diagnosis_forgets_the_records_of_batches_in_ended_transactions() -> Non
     assert sum(isinstance(each, s.SentBatch) for each in gc.get_objects()) == 1
 
 
-def test_diagnosis_forgets_transactions_of_ids_that_are_never_used_again() -> None:
-    """An application with a new transactional id at each start is killed in each transaction."""
+@pytest.mark.parametrize("is_ending", [False, True], ids=["in a transaction", "at its commit"])
+def test_diagnosis_forgets_transactions_of_ids_that_are_never_used_again(is_ending: bool) -> None:
+    """An application with a new transactional id at each start is killed each time."""
 
     def start(numbers: range) -> int:
         for number in numbers:
-            app = Application(name=f"billing-{number}", connections=(7, 8))
-            sent = numbered(app, number)
-            for seen in (app.init(), sent, app.produced(), s.SeenClosed(**app.at(8))):
+            app = Application(name=f"billing-{number}", connections=(2 * number, 2 * number + 1))
+            opened = [s.SeenOpened(**app.at(each)) for each in app.connections]
+            sent, commit = numbered(app, number), next(app.end())
+            work = (*opened, app.init(), sent, app.produced(), *[commit] * is_ending)
+            for seen in (*work, *app.stop()):
                 diagnosis.see(seen)
         gc.collect()
         return sum(isinstance(each, (set, dict, s.SentBatch)) for each in gc.get_objects())
