@@ -178,7 +178,7 @@ class _Sent:
 
 @dataclass(slots=True)
 class _Numbered:
-    """A batch with a producer id, epoch, partition and sequence number.
+    """A batch with a producer id, epoch, partition and sequence number, in one transaction.
 
     is_written: a broker has acknowledged the batch. is_refused: its attempts had errors only.
     """
@@ -191,7 +191,7 @@ class _Numbered:
 
 
 def _taken_for(known: list[_Numbered]) -> _Numbered | None:
-    """Return the aborted batch as whose duplicate a broker has dropped the last, committed one."""
+    """Return the aborted batch if a broker has taken the last, committed one for its duplicate."""
     last = known[-1]
     if not (last.is_written and last.is_committed):
         return None

@@ -169,7 +169,7 @@ class Application:
             self.offset += records
 
     def unanswered_commit(self) -> Iterator[s.Sighting]:
-        """Run a transaction of one record, whose EndTxn has no answer."""
+        """Run a transaction of one record, and send an EndTxn that has no answer."""
         yield from self.fetch()
         yield self.produce(self.offset)
         yield self.produced()

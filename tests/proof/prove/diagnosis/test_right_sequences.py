@@ -115,7 +115,7 @@ def equal_record_of_a_later_producer_after_a_success() -> History:
 
 
 def equal_record_of_a_later_producer_after_many_batches() -> History:
-    """The same without a higher epoch, and after more batches than the diagnosis remembers."""
+    """The next producer writes an equal record after more batches than the diagnosis remembers."""
     app = yield from started(name="")
     for is_known in (False, True):
         yield numbered(app, 1)

@@ -61,7 +61,7 @@ def test_diagnosis_forgets_transactions_of_ids_that_are_never_used_again(is_endi
 
 
 def test_diagnosis_of_a_commit_looks_only_at_the_inputs_of_its_partitions() -> None:
-    """An instance reads another topic, whose offsets it never commits."""
+    """An instance also reads a partition without commits of its offsets."""
     diagnosis, app = Diagnosis(), Application()
     settings = replace(app, partition=1)
     for seen in (*app.start(), *settings.fetch(5_000)):
