@@ -47,8 +47,9 @@ _unclosed: "weakref.WeakSet[LoopThread]" = weakref.WeakSet()
 
 @atexit.register
 def _stop_at_exit() -> None:
-    for each in list(_unclosed):
-        each.stop()
+    with contextlib.ExitStack() as stack:  # a signal handler that raises ends only one stop
+        for each in list(_unclosed):
+            stack.callback(each.stop)
 
 
 class _Call(Generic[T]):
@@ -94,13 +95,23 @@ class LoopThread:
 
     def __init__(self, name: str) -> None:
         self.loop = new_event_loop()
-        self._lock, self._is_ending = threading.RLock(), False  # reentrant for finalizers
-        self._thread = threading.Thread(target=self.loop.run_forever, name=name, daemon=True)
+        self._lock, self.is_ending = threading.RLock(), False  # reentrant for finalizers
         self.is_forked = False  # this process is a fork of the one that has the thread
+        self._is_stopping = False  # the loop ends without closing anything
         self._is_stopped = False  # the loop is at rest, and any caller may run it
-        self._thread.start()
+        self._is_closing = False
+        self._ending: asyncio.Task[None] | None = None
+        self._is_leaving = self._has_left = False
+        self._waiters: list[threading.Lock] = []
+        # The running thread keeps this object, and thereby its place in `_unclosed`.
+        self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         _unclosed.add(self)
         tell_of_forks(self)
+        try:
+            self._thread.start()
+        except BaseException:  # a signal handler may raise when the thread runs
+            self.loop.call_soon_threadsafe(self._leave)
+            raise
 
     def forked(self) -> None:
         """Make later calls fail in a forked child, since the thread belongs to the parent."""
@@ -119,8 +130,10 @@ class LoopThread:
             if self.is_forked:  # a thread of the parent may hold the lock
                 raise ClientClosed(FORKED)
             with self._lock:  # a call after `close` would never run
-                if self._is_ending:
+                if self.is_ending:
                     raise ClientClosed("the client is closed")
+                if self._is_stopping and not self.stop():
+                    raise ClientClosed("the program ends, and the event loop is still busy")
                 call = _Call(work, self.loop)
                 if self._is_stopped:
                     waiting = asyncio.wait_for(call.begin(), timeout_s)
@@ -128,7 +141,7 @@ class LoopThread:
                 self.loop.call_soon_threadsafe(call.begin)
             return call.result(timeout_s)
         except CancelledError:
-            if self._is_ending:
+            if self.is_ending:
                 raise ClientClosed("the client was closed meanwhile") from None
             raise
         except BaseException:  # a signal handler may also raise just before or after `begin`
@@ -142,44 +155,89 @@ class LoopThread:
     def close(self) -> None:
         """Cancel all work on the loop, and end the loop and its thread.
 
-        A repeated close has no effect.
+        A repeated close has no effect, unless the first was interrupted by a signal handler.
         """
         self.refuse_own_thread()
         if self.is_forked:
             return
-        with self._lock:
-            is_first, self._is_ending = not self._is_ending, True
-        if not is_first:
-            return
+        is_first = False
+        try:
+            with self._lock:
+                if self._is_closing or self.loop.is_closed():
+                    return
+                self._is_closing = self.is_ending = is_first = True
+                if self._is_stopping and not self.stop():
+                    return
+            if self._is_stopped:
+                self.loop.run_until_complete(self._cancel_all())
+            else:
+                self.loop.call_soon_threadsafe(self._end)
+                self._wait_for_thread(-1)
+            self.loop.close()
+            _unclosed.discard(self)
+        finally:
+            if is_first:
+                self._is_closing = False
 
-        async def cancel_all() -> None:
+    def stop(self) -> bool:
+        """Stop the loop and end the thread without closing anything, at the exit of a program.
+
+        Returns False if the loop is still busy after STOP_S.
+        """
+        with self._lock:
+            if not self._is_stopped and (self._is_stopping or self._thread.is_alive()):
+                self._is_stopping = True
+                self.loop.call_soon_threadsafe(self._leave)
+                self._is_stopped = self._wait_for_thread(STOP_S)
+                for task in asyncio.all_tasks(self.loop):  # they end with the program, as before
+                    task._log_destroy_pending = False  # type: ignore[attr-defined]
+            return self._is_stopped
+
+    # -- in the loop's thread
+
+    def _serve(self) -> None:
+        try:
+            while not self._is_leaving:
+                # A task raises these here, too, and its caller gets them.
+                with contextlib.suppress(KeyboardInterrupt, SystemExit):
+                    self.loop.run_forever()
+                    self._is_leaving = True
+        finally:
+            self._has_left = True
+            for each in self._waiters:
+                each.release()
+
+    def _end(self) -> None:
+        if self._ending is None:  # a former close may have been interrupted
+            self._ending = self.loop.create_task(self._cancel_all())
+
+    async def _cancel_all(self) -> None:
+        try:
             others = asyncio.all_tasks() - {asyncio.current_task()}
             for task in others:
                 task.cancel()
             await asyncio.gather(*others, return_exceptions=True)
             await self.loop.shutdown_default_executor()
-            self.loop.call_soon(self.loop.stop)  # also if the caller was interrupted meanwhile
+        finally:
+            self._leave()
 
-        if self._is_stopped:
-            self.loop.run_until_complete(cancel_all())
-        else:
-            call = _Call(cancel_all(), self.loop)
-            self.loop.call_soon_threadsafe(call.begin)
-            call.result(None)  # an interrupted join would take the thread for ended
-            self._thread.join()
-        self.loop.close()
-        _unclosed.discard(self)
+    def _leave(self) -> None:
+        """Stop the loop once. A second stop of a uvloop would stop a later run of the loop."""
+        if not self._is_leaving:
+            self._is_leaving = True
+            self.loop.stop()
 
-    def stop(self) -> None:
-        """Stop the loop and end the thread without closing anything, at the exit of a program."""
-        with self._lock:
-            if self._is_stopped or not self._thread.is_alive():
-                return
-            self.loop.call_soon_threadsafe(self.loop.stop)
-            self._thread.join(STOP_S)
-            self._is_stopped = not self._thread.is_alive()
-            for task in asyncio.all_tasks(self.loop):  # they end with the program, as before
-                task._log_destroy_pending = False  # type: ignore[attr-defined]
+    # -- in other threads
+
+    def _wait_for_thread(self, timeout_s: float) -> bool:
+        """Wait until the thread has left the loop, for ever if `timeout_s` is -1.
+
+        Thread.join would take the thread for ended after a signal handler has raised in it.
+        """
+        waiter = threading.Lock()
+        waiter.acquire()
+        self._waiters.append(waiter)
+        return self._has_left or waiter.acquire(timeout=timeout_s)
 
     def refuse_own_thread(self) -> None:
         """Raise RuntimeError in the loop's own thread, which would wait for itself."""
@@ -223,9 +281,16 @@ class BlockingClient(Generic[C]):
         if self._thread.is_forked:
             return  # the parent closes it
         with self._closing:
-            if not self._is_closing:  # perhaps by a signal handler in the middle of this
-                self._is_closing = True
-                self._close()
+            if self._is_closing:
+                return  # by a signal handler in the middle of this
+            self._is_closing = True
+            try:
+                if self._thread.is_ending:  # a former close was perhaps interrupted
+                    self._thread.close()
+                else:
+                    self._close()
+            finally:
+                self._is_closing = False
 
     def _close(self) -> None:
         try:

@@ -64,7 +64,7 @@ later.append(say)
 
 
 class InterruptedLoop:
-    """An event loop whose caller is interrupted once, just before or after it hands over a call."""
+    """This event loop interrupts its caller once, just before or after a call is handed over."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, *, is_handed_over: bool) -> None:
         self._loop, self._is_handed_over, self._is_due = loop, is_handed_over, True

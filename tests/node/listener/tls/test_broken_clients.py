@@ -161,7 +161,7 @@ def change_keys(
 
 @pytest.fixture
 def transports(monkeypatch: pytest.MonkeyPatch) -> list[TlsTransport]:
-    """The transports of all connections, whose sockets are soon full."""
+    """Return a list that gets the transport of each connection, whose socket is soon full."""
     found: list[TlsTransport] = []
     made = TlsTransport.connection_made
 

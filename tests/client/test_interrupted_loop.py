@@ -1,0 +1,210 @@
+"""Test event loop threads with a signal at each point of a call, and loops that a task ends."""
+
+import asyncio
+import dis
+import sys
+import threading
+import time
+from collections.abc import Callable, Generator
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from oncelog.client import loop_thread
+from oncelog.client.failures import ClientClosed
+from oncelog.client.loop_thread import BlockingClient, LoopThread
+
+from ..programs import run_to_end
+
+# An interrupted call may leave a coroutine that was never awaited.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:coroutine"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+TIMEOUT_S = 10.0
+TRACED = {loop_thread.__file__, threading.__file__}
+# the instructions after which Python handles signals
+HANDLING = {"CALL", "CALL_FUNCTION_EX", "CALL_KW", "JUMP_BACKWARD", "RESUME"}
+LEFT_OPEN = """
+import asyncio, atexit, threading
+atexit.register(lambda: print([each.is_alive() for each in kept]))  # called after ours
+from oncelog.client.loop_thread import LoopThread
+"""
+
+
+class Interruption:
+    """A tracer that raises KeyboardInterrupt at one of the points at which Python handles signals.
+
+    `points` are the points in `TRACED` that it has passed.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.points, self._number = 0, number
+        self._before: dict[int, str] = {}  # the last instruction of each frame
+
+    def __call__(self, frame: FrameType, event: str, _: object) -> "Interruption | None":
+        if frame.f_code.co_filename not in TRACED:
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            name = dis.opname[frame.f_code.co_code[frame.f_lasti]]
+            before, self._before[id(frame)] = self._before.get(id(frame)), name
+            self.points += before in HANDLING
+            if before in HANDLING and self.points == self._number:
+                sys.settrace(None)
+                raise KeyboardInterrupt
+        return self
+
+
+def interrupted(call: Callable[[], object], number: int) -> bool:
+    """Call, interrupt the call at this point, and return False if it has fewer points."""
+    before = sys.gettrace()
+    tracer = Interruption(number)
+    sys.settrace(tracer)
+    try:
+        call()
+    except (KeyboardInterrupt, RuntimeError):  # threading: a lock that was released already
+        pass
+    finally:
+        sys.settrace(before)
+    return tracer.points >= number
+
+
+def in_time(call: Callable[[], Any]) -> Any:
+    """Return the result of a call in a thread of its own. Fail if the call hangs."""
+    found: list[Any] = []
+    thread = threading.Thread(target=lambda: found.append(call()), daemon=True)
+    thread.start()
+    thread.join(TIMEOUT_S)
+    assert found, "it hangs"
+    return found[0]
+
+
+class Client:
+    async def close(self) -> None:
+        await asyncio.sleep(0)
+
+
+async def answer() -> int:
+    await asyncio.sleep(0)
+    return 42
+
+
+@pytest.fixture
+def loops(monkeypatch: pytest.MonkeyPatch) -> Generator[list[asyncio.AbstractEventLoop]]:
+    """Yield a list that gets each new loop."""
+    made: list[asyncio.AbstractEventLoop] = []
+    new = loop_thread.new_event_loop
+
+    def kept() -> asyncio.AbstractEventLoop:
+        made.append(new())
+        return made[-1]
+
+    monkeypatch.setattr(loop_thread, "new_event_loop", kept)
+    yield made
+    for loop in made:
+        if not loop.is_running():
+            loop.close()
+
+
+@pytest.mark.parametrize("make", [LoopThread, lambda name: BlockingClient(Client(), name)])
+def test_loop_whose_close_is_interrupted_anywhere_ends_at_the_next_close(
+    make: Callable[[str], LoopThread | BlockingClient[Client]],
+    loops: list[asyncio.AbstractEventLoop],
+) -> None:
+    number, is_whole = 0, False
+    while not is_whole:
+        closing, number = make("interrupted"), number + 1
+        is_whole = not interrupted(closing.close, number)
+        in_time(closing.close)
+        assert loops[-1].is_closed(), number
+    assert number > 10
+
+
+def test_loop_whose_stop_is_interrupted_anywhere_still_runs_calls(
+    loops: list[asyncio.AbstractEventLoop],
+) -> None:
+    number, is_whole = 0, False
+    while not is_whole:
+        thread, number = LoopThread("interrupted"), number + 1
+        is_whole = not interrupted(thread.stop, number)
+        assert in_time(lambda thread=thread: thread.run(answer())) == 42
+        in_time(thread.close)
+        assert loops[-1].is_closed(), number
+    assert number > 5
+
+
+def test_loop_whose_start_is_interrupted_anywhere_ends(
+    loops: list[asyncio.AbstractEventLoop],
+) -> None:
+    number, is_whole, started = 0, False, list[LoopThread]()
+    while not is_whole:
+        number += 1
+        is_whole = not interrupted(lambda: started.append(LoopThread("interrupted")), number)
+    started.pop().close()
+    assert number > 10 and not started
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while any(
+        thread.name == "interrupted" and thread.is_alive() for thread in threading.enumerate()
+    ):
+        assert time.monotonic() < deadline_s
+        time.sleep(0.001)
+    assert not any(loop.is_running() for loop in loops)
+
+
+def test_loop_of_a_client_that_was_dropped_is_stopped_at_the_exit_of_the_program() -> None:
+    """A uvloop that still runs then can end the program by SIGSEGV."""
+    program = f"{LEFT_OPEN}\nthread = LoopThread('dropped')\nkept = [thread._thread]\ndel thread"
+    done = run_to_end([sys.executable, "-c", program])
+    assert (done.returncode, done.stdout, done.stderr) == (0, "[False]\n", "")
+
+
+def test_interrupted_stop_at_the_exit_of_a_program_leaves_the_stops_of_other_loops() -> None:
+    program = f"""{LEFT_OPEN}
+threads = [LoopThread("left-open") for _ in range(3)]
+kept = [thread._thread for thread in threads]
+real, stops = LoopThread.stop, []
+def stop(self):
+    real(self)
+    stops.append(self)
+    if len(stops) == 1:
+        raise KeyboardInterrupt
+LoopThread.stop = stop
+"""
+    done = run_to_end([sys.executable, "-c", program])
+    assert done.stdout == "[False, False, False]\n"
+
+
+def test_call_on_a_loop_that_was_too_busy_to_stop_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(loop_thread, "STOP_S", 0.05)
+    thread, go_on = LoopThread("busy"), threading.Event()
+    thread.loop.call_soon_threadsafe(go_on.wait)
+    thread.stop()
+    with pytest.raises(ClientClosed, match="still busy"):
+        thread.run(answer(), 1.0)
+    go_on.set()
+    assert in_time(lambda: thread.run(answer())) == 42
+    thread.close()
+
+
+@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt])
+def test_call_that_raises_an_exit_raises_it_in_its_caller(kind: type[BaseException]) -> None:
+    """A callback of a consumer may call sys.exit, for example."""
+    thread = LoopThread("exits")
+
+    async def leave() -> None:
+        raise kind(3)
+
+    def call() -> BaseException | None:
+        try:
+            thread.run(leave())
+        except BaseException as raised:
+            return raised
+        return None
+
+    assert isinstance(in_time(call), kind)
+    assert in_time(lambda: thread.run(answer())) == 42
+    in_time(thread.close)
