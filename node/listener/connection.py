@@ -42,6 +42,7 @@ WRITE_BUFFER_HIGH_BYTES = 64 * 1024
 SIZE_PREFIX_BYTES = 4
 FETCH_KEY = b"\0\1"  # the first bytes of a Fetch request
 PASSING_SILENCE_MAX_S = 2.0
+PASSING_BYTES_S_MIN = 64 * 1024  # the slowest rate of a request that passes the full budget
 UNATTENDED_MAX_S = 60.0  # how long a large produce may continue after its client has disconnected
 Answer = list[Buffer] | PendingAnswer | None
 # The answer; the bytes, the API and the start time of its request.
@@ -250,12 +251,15 @@ class Connection(asyncio.BufferedProtocol):
         """Return whether the client takes too long to complete a request that it has begun to send.
 
         A connection that is read in spite of the memory limit is already late when it sends nothing
-        for PASSING_SILENCE_MAX_S, because other connections wait for their turn.
+        for PASSING_SILENCE_MAX_S, or sends slowly, because other connections wait for their turn.
         """
         if self.partial_since_s is None or self._is_reading_paused:
             return False
         if self._server.budget.is_passing(self):
-            return now_s - self.last_active_s > PASSING_SILENCE_MAX_S
+            if now_s - self.last_active_s > PASSING_SILENCE_MAX_S:
+                return True
+            in_time_s = PASSING_SILENCE_MAX_S + self._unframed_bytes / PASSING_BYTES_S_MIN
+            receive_timeout_s = min(receive_timeout_s, in_time_s)
         return now_s - self.partial_since_s > receive_timeout_s
 
     def is_silent(self, now_s: float, first_request_timeout_s: float) -> bool:
@@ -451,7 +455,7 @@ class Connection(asyncio.BufferedProtocol):
         """Return the memory of answered requests to the memory budget of all connections."""
         self.last_active_s = self._server.now_s
         self._held_bytes -= size_bytes
-        self._server.budget.release(size_bytes)
+        self._server.budget.release(size_bytes, self)
 
     def _steer_reading(self) -> None:
         """Pause or resume reading as the state of the connection requires."""
@@ -468,6 +472,8 @@ class Connection(asyncio.BufferedProtocol):
         budget = self._server.budget
         if not self._waits_for_budget and budget.held_bytes > budget.limit_bytes:
             self._waits_for_budget = budget.must_wait(self, self._held_bytes)
+            if self._waits_for_budget:
+                self._server.share.put(budget.pass_next)
         pause = (
             bool(self._frames or self._malformed)
             or (self.silent_since_s is not None and self._is_muted)

@@ -2,9 +2,10 @@
 
 Above the limit, a connection that holds more than a small allowance is not read until other
 connections release memory. If all held bytes belong to incomplete requests, no connection can
-release memory. So the server periodically lets the connection that waited longest finish its
-request, one connection at a time. The held bytes stay below limit + connections * allowance + one
-request, and there is no deadlock.
+release memory. A few clients may also hold the memory by requests that wait for long. So the
+connection that waited longest may finish its request, one connection at a time. The next one
+follows once that request is answered, or a second later. The held bytes stay below limit +
+connections * allowance + one request, unless requests wait longer, and there is no deadlock.
 """
 
 from typing import Protocol
@@ -33,6 +34,7 @@ class MemoryBudget:
         self.held_bytes = 0
         self._waiting: dict[Holder, None] = {}
         self._passing: Holder | None = None
+        self._passed: Holder | None = None  # the last connection to pass, until it is answered
 
     @property
     def waiting_count(self) -> int:
@@ -58,13 +60,19 @@ class MemoryBudget:
         """Add bytes to the held bytes."""
         self.held_bytes += count
 
-    def release(self, count: int) -> None:
-        """Subtract held bytes, and wake the waiting connections when the limit allows."""
+    def release(self, count: int, holder: Holder | None = None) -> None:
+        """Subtract held bytes, and wake the waiting connections when the limit allows.
+
+        holder: the connection, after an answer.
+        """
         self.held_bytes -= count
         if self._waiting and self.held_bytes <= self.limit_bytes:
             waiting, self._waiting = self._waiting, {}
-            for holder in waiting:
-                holder.budget_allows()
+            for each in waiting:
+                each.budget_allows()
+        if holder is not None and holder is self._passed:
+            self._passed = None
+            self.pass_next()
 
     def must_wait(self, holder: Holder, held_bytes: int) -> bool:
         """Return whether a connection that holds this number of bytes must stop reading for now."""
@@ -80,13 +88,22 @@ class MemoryBudget:
         return holder is self._passing
 
     def finished_request(self, holder: Holder) -> None:
-        """Note that a connection has received its request completely, or is closed."""
+        """Note that a connection has received its request completely, or receives no more."""
         if holder is self._passing:
-            self._passing = None
+            self._passing, self._passed = None, holder
 
     def remove(self, holder: Holder) -> None:
+        """Forget a closed connection, whose bytes are released afterwards."""
         self._waiting.pop(holder, None)
         self.finished_request(holder)
+        if holder is self._passed:
+            self._passed = None
+            self.pass_next()
+
+    def pass_next(self) -> None:
+        """Call `let_one_pass` unless the last connection to pass waits for its answer."""
+        if self._passed is None:
+            self.let_one_pass()
 
     def let_one_pass(self) -> None:
         """Let the first waiting connection that can finish its request read the rest.

@@ -46,3 +46,26 @@ def test_memory_budget_release_wakes_all_waiting_connections() -> None:
     budget = full(idle, partial)
     budget.release(1_500)
     assert (idle.leaves, partial.leaves, budget.waiting_count) == (1, 1, 0)
+
+
+def test_memory_budget_lets_the_next_connection_read_when_a_request_is_answered() -> None:
+    first, second, third = (FakeHolder(can_finish=True) for _ in range(3))
+    budget = full(first, second, third)
+    budget.pass_next()
+    budget.finished_request(first)
+    budget.pass_next()
+    budget.release(0, second)
+    assert (first.leaves, second.leaves) == (1, 0), "the first request is not answered"
+    budget.release(100, first)
+    assert (second.leaves, third.leaves) == (1, 0)
+    budget.remove(second)
+    assert third.leaves == 1
+
+
+def test_memory_budget_lets_another_connection_read_although_a_request_waits_for_long() -> None:
+    first, second = FakeHolder(can_finish=True), FakeHolder(can_finish=True)
+    budget = full(first, second)
+    budget.let_one_pass()
+    budget.finished_request(first)
+    budget.let_one_pass()
+    assert second.leaves == 1
