@@ -145,7 +145,7 @@ class TwoEnds:
                     await self._connect_to(address)
                 break
             except Exception as error:  # also of an invalid name or port
-                problem = f"no broker at {address[0]}:{address[1]} ({error or 'no answer'})"
+                problem = f"no broker at {address[0]}:{address[1]} ({str(error) or 'no answer'})"
         else:
             self._begin(self.info.broker_id)
             self.close(problem, is_abrupt=True, is_refusal=True)

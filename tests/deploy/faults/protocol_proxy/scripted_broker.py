@@ -7,6 +7,7 @@ from typing import Any
 
 from oncelog.deploy.faults.protocol_proxy.events import Event
 from oncelog.deploy.faults.protocol_proxy.hub import Hub
+from oncelog.deploy.faults.protocol_proxy.two_ends import ProxyTls
 from oncelog.wire.framing import decode_request_header
 
 from .frames import answer_frame
@@ -97,11 +98,13 @@ class Bench:
 
 
 @asynccontextmanager
-async def bench(transaction_timeout_ms: int = 0) -> AsyncIterator[Bench]:
+async def bench(
+    transaction_timeout_ms: int = 0, tls: ProxyTls | None = None
+) -> AsyncIterator[Bench]:
     broker, events = ScriptedBroker(), list[Event]()
-    server = await asyncio.start_server(broker.serve, "127.0.0.1", 0)
+    server = await asyncio.start_server(broker.serve, "127.0.0.1", 0, ssl=tls and tls.to_clients)
     broker.port = server.sockets[0].getsockname()[1]
-    hub = Hub([("127.0.0.1", broker.port)], [events.append], transaction_timeout_ms)
+    hub = Hub([("127.0.0.1", broker.port)], [events.append], transaction_timeout_ms, tls)
     hub.brokers.addresses[7] = ("127.0.0.1", broker.port)
     one = Bench(hub, broker, events)
     try:
