@@ -1,12 +1,10 @@
 """Test event loop threads with a signal at each point of a call, and loops that a task ends."""
 
 import asyncio
-import dis
 import sys
 import threading
 import time
 from collections.abc import Callable, Generator
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -15,6 +13,7 @@ from oncelog.client import loop_thread
 from oncelog.client.failures import ClientClosed
 from oncelog.client.loop_thread import BlockingClient, LoopThread
 
+from ..interruptions import interrupted
 from ..programs import run_to_end
 
 # An interrupted call may leave a coroutine that was never awaited.
@@ -23,52 +22,12 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 TIMEOUT_S = 10.0
-TRACED = {loop_thread.__file__, threading.__file__}
-# the instructions after which Python handles signals
-HANDLING = {"CALL", "CALL_FUNCTION_EX", "CALL_KW", "JUMP_BACKWARD", "RESUME"}
+TRACED = loop_thread.__file__, threading.__file__
 LEFT_OPEN = """
 import asyncio, atexit, threading
 atexit.register(lambda: print([each.is_alive() for each in kept]))  # called after ours
 from oncelog.client.loop_thread import LoopThread
 """
-
-
-class Interruption:
-    """A tracer that raises KeyboardInterrupt at one of the points at which Python handles signals.
-
-    `points` are the points in `TRACED` that it has passed.
-    """
-
-    def __init__(self, number: int) -> None:
-        self.points, self._number = 0, number
-        self._before: dict[int, str] = {}  # the last instruction of each frame
-
-    def __call__(self, frame: FrameType, event: str, _: object) -> "Interruption | None":
-        if frame.f_code.co_filename not in TRACED:
-            return None
-        frame.f_trace_opcodes = True
-        if event == "opcode":
-            name = dis.opname[frame.f_code.co_code[frame.f_lasti]]
-            before, self._before[id(frame)] = self._before.get(id(frame)), name
-            self.points += before in HANDLING
-            if before in HANDLING and self.points == self._number:
-                sys.settrace(None)
-                raise KeyboardInterrupt
-        return self
-
-
-def interrupted(call: Callable[[], object], number: int) -> bool:
-    """Call, interrupt the call at this point, and return False if it has fewer points."""
-    before = sys.gettrace()
-    tracer = Interruption(number)
-    sys.settrace(tracer)
-    try:
-        call()
-    except (KeyboardInterrupt, RuntimeError):  # threading: a lock that was released already
-        pass
-    finally:
-        sys.settrace(before)
-    return tracer.points >= number
 
 
 def in_time(call: Callable[[], Any]) -> Any:
@@ -108,6 +67,25 @@ def loops(monkeypatch: pytest.MonkeyPatch) -> Generator[list[asyncio.AbstractEve
             loop.close()
 
 
+def test_call_that_is_interrupted_anywhere_does_not_go_on(
+    loops: list[asyncio.AbstractEventLoop],
+) -> None:
+    thread, done = LoopThread("interrupted"), list[int]()
+
+    async def work(number: int) -> None:
+        await asyncio.sleep(0)
+        done.append(number)
+
+    number, is_whole = 0, False
+    while not is_whole:
+        number += 1
+        is_whole = not interrupted(lambda: thread.run(work(number)), number, TRACED)  # noqa: B023
+        in_time(lambda: thread.run(answer()))
+        assert all(done[at] < done[at + 1] for at in range(len(done) - 1)), done
+    thread.close()
+    assert number > 5
+
+
 @pytest.mark.parametrize("make", [LoopThread, lambda name: BlockingClient(Client(), name)])
 def test_loop_whose_close_is_interrupted_anywhere_ends_at_the_next_close(
     make: Callable[[str], LoopThread | BlockingClient[Client]],
@@ -116,7 +94,7 @@ def test_loop_whose_close_is_interrupted_anywhere_ends_at_the_next_close(
     number, is_whole = 0, False
     while not is_whole:
         closing, number = make("interrupted"), number + 1
-        is_whole = not interrupted(closing.close, number)
+        is_whole = not interrupted(closing.close, number, TRACED)
         in_time(closing.close)
         assert loops[-1].is_closed(), number
     assert number > 10
@@ -128,7 +106,7 @@ def test_loop_whose_stop_is_interrupted_anywhere_still_runs_calls(
     number, is_whole = 0, False
     while not is_whole:
         thread, number = LoopThread("interrupted"), number + 1
-        is_whole = not interrupted(thread.stop, number)
+        is_whole = not interrupted(thread.stop, number, TRACED)
         assert in_time(lambda thread=thread: thread.run(answer())) == 42
         in_time(thread.close)
         assert loops[-1].is_closed(), number
@@ -141,7 +119,9 @@ def test_loop_whose_start_is_interrupted_anywhere_ends(
     number, is_whole, started = 0, False, list[LoopThread]()
     while not is_whole:
         number += 1
-        is_whole = not interrupted(lambda: started.append(LoopThread("interrupted")), number)
+        is_whole = not interrupted(
+            lambda: started.append(LoopThread("interrupted")), number, TRACED
+        )
     started.pop().close()
     assert number > 10 and not started
     deadline_s = time.monotonic() + TIMEOUT_S

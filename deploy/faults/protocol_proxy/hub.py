@@ -23,6 +23,7 @@ CONNECTIONS_MAX = 4_000
 HOLDS_MAX = 64
 BACKLOG = 128
 CLOSE_TIMEOUT_S = 2.0
+WAIT_S = 0.01
 Listener = Callable[[Event], None]
 
 
@@ -49,7 +50,7 @@ class Hub:
         # connections by instance, before and after their TLS handshakes
         self.accepted, self.begun = Counter[str](), Counter[str]()
         self._listeners = tuple(listeners)
-        self._rules, self._lock = RuleBook(), threading.Condition()
+        self._rules, self._lock = RuleBook(), threading.RLock()
         self._numbers = itertools.count(1)
         self._servers: list[asyncio.Server] = []
         self._starting: set[asyncio.Task[None]] = set()
@@ -68,8 +69,6 @@ class Hub:
             async with asyncio.timeout(CLOSE_TIMEOUT_S):
                 while self.connections:  # their ends are reported to listeners, too
                     await asyncio.sleep(0.001)
-        with self._lock:
-            self._lock.notify_all()
 
     # -- rules; from any thread
 
@@ -80,19 +79,23 @@ class Hub:
     def remove(self, rule: Rule) -> None:
         with self._lock:
             self._rules.remove(rule)
-            self._lock.notify_all()
 
     def made(self, rule: Rule) -> int:
         with self._lock:
             return self._rules.made(rule)
 
     def wait(self, holds: Callable[[], bool], timeout_s: float) -> bool:
-        """Wait until `holds` returns True, which is called after each action of a rule.
+        """Wait until `holds` returns True, which is called each WAIT_S.
 
-        Returns False at the timeout, or when the proxy is closed.
+        Returns False at the timeout, or when the proxy is closed. A Condition would leave its lock
+        held if a signal handler raised in it.
         """
-        with self._lock:
-            return self._lock.wait_for(lambda: holds() or self._is_closing, timeout_s) and holds()
+        end_s = time.monotonic() + timeout_s
+        while not holds():
+            if self._is_closing or (left_s := end_s - time.monotonic()) <= 0:
+                return False
+            time.sleep(min(WAIT_S, left_s))
+        return True
 
     # -- what connections need
 
@@ -122,7 +125,6 @@ class Hub:
         self.emit(event)
         with self._lock:
             self._rules.has_acted(event.rule)
-            self._lock.notify_all()
 
     def targets(self, broker_id: int | None) -> list[Address]:
         return self.brokers.targets(broker_id)
