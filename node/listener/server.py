@@ -17,7 +17,7 @@ from ...runtime.rate_limited_log import LimitedLog
 from ...wire.frame_memory import FrameMemory
 from ..config.broker_config import BrokerConfig
 from ..config.listeners import Listener
-from ..environment import listening_socket
+from ..environment import end_lost_connections, listening_socket
 from .answer_times import AnswerTimes
 from .connection import Connection
 from .connection_limits import ConnectionLimits
@@ -127,6 +127,7 @@ class KafkaServer:
         sockets = [bound]
         # The simulator's sockets accept all connections themselves.
         if isinstance(bound, socket.socket):
+            end_lost_connections(bound, self.config.connections_max_idle_ms // 1000)
             sockets += [bound.dup() for _ in range(ACCEPTED_A_TURN - 1)]
         for each in sockets:
             server = self.loop.create_server(

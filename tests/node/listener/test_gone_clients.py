@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import socket
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -63,6 +65,22 @@ async def test_end_txn_is_executed_after_its_client_has_closed(
         await until(lambda: node.state() == "CompleteCommit")
         await until(lambda: server.connection_count == 0)
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux passes the options on")
+async def test_connection_of_an_unreachable_client_is_ended_by_the_kernel_when_it_is_idle(
+    bench: Bench,
+) -> None:
+    """Such a client sends no FIN, and a connection with a waiting request is never idle."""
+    await bench.connect()
+    await until(lambda: bench.server.connection_count == 1)
+    (connection,) = bench.server._connections
+    assert connection._transport is not None
+    accepted = connection._transport.get_extra_info("socket")
+    options = socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT
+    idle_s, interval_s, count = (accepted.getsockopt(socket.IPPROTO_TCP, each) for each in options)
+    assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+    assert idle_s + interval_s * count == bench.server.config.connections_max_idle_ms // 1000
 
 
 async def test_request_age_of_a_closed_connection_is_zero(bench: Bench) -> None:
