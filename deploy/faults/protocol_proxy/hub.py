@@ -135,6 +135,8 @@ class Hub:
     def began(self, connection: TwoEnds) -> None:
         self.connections[connection.info.id] = connection
         self.begun[connection.info.instance] += 1
+        if self._is_closing:  # its TLS handshake took longer
+            connection.close("the proxy was closed", is_abrupt=True)
 
     def ended(self, connection: TwoEnds) -> None:
         self.connections.pop(connection.info.id, None)

@@ -131,11 +131,12 @@ class TwoEnds:
 
     def _accepted(self) -> None:
         assert self.client.transport is not None
-        self._services.began(self)
         peer = self.client.transport.get_extra_info("peername")
         port: int = peer[1] if isinstance(peer, tuple) else 0
         self.info = Connection(self.info.id, self.info.instance, self.info.broker_id, port)
-        self._connecting = asyncio.get_running_loop().create_task(self._connect())
+        self._services.began(self)
+        if not self._reason:  # it was closed at once
+            self._connecting = asyncio.get_running_loop().create_task(self._connect())
 
     async def _connect(self) -> None:
         problem = ""

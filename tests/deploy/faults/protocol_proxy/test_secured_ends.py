@@ -42,19 +42,21 @@ class TlsPeer:
     """A TLS client over a plain socket, which sends the end of TLS, or answers it, only if told."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader, self.writer = reader, writer
+        self.reader, self.writer = reader, writer
         self._from, self._to = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = to_brokers().wrap_bio(self._from, self._to, server_hostname="127.0.0.1")
 
-    async def shake_hands(self) -> None:
-        is_done = False
-        while not is_done:
+    async def begin_handshake(self) -> None:
+        """Shake hands, but for the last bytes, which are still to be sent."""
+        while True:
             try:
                 self._tls.do_handshake()
-                is_done = True
+                return
             except ssl.SSLWantReadError:
-                self.writer.write(self._to.read())
-                self._from.write(await self._reader.read(65536))
+                self.end_handshake()
+                self._from.write(await self.reader.read(65536))
+
+    def end_handshake(self) -> None:
         self.writer.write(self._to.read())
 
     def send(self, *frames: bytes) -> None:
@@ -80,10 +82,16 @@ def silent() -> Generator[tuple[str, int]]:
         yield listening.getsockname()
 
 
-async def tls_peer(bench: Bench) -> TlsPeer:
+async def beginning_peer(bench: Bench) -> TlsPeer:
     port = bench.hub.ports.port_of("one", None)
     peer = TlsPeer(*await asyncio.open_connection("127.0.0.1", port))
-    await peer.shake_hands()
+    await peer.begin_handshake()
+    return peer
+
+
+async def tls_peer(bench: Bench) -> TlsPeer:
+    peer = await beginning_peer(bench)
+    peer.end_handshake()
     return peer
 
 
@@ -138,4 +146,18 @@ async def test_requests_before_the_end_of_tls_are_forwarded_after_a_delay(
     peer.end_tls()
     await until(lambda: not bench.hub.connections)
     assert bench.broker.correlation_ids == [1, 2]
+    peer.writer.close()
+
+
+@on_both_loops
+async def test_connection_whose_handshake_ends_after_the_end_of_the_proxy_is_closed(
+    bench: Bench, _loop: str
+) -> None:
+    peer = await beginning_peer(bench)
+    await bench.hub.close()
+    peer.end_handshake()
+    await until(lambda: bench.hub.begun["one"])
+    with contextlib.suppress(ConnectionError):
+        assert await peer.reader.read() == b""
+    assert not bench.hub.connections
     peer.writer.close()
