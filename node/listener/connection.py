@@ -43,6 +43,7 @@ SIZE_PREFIX_BYTES = 4
 FETCH_KEY = b"\0\1"  # the first bytes of a Fetch request
 PASSING_SILENCE_MAX_S = 2.0
 PASSING_BYTES_S_MIN = 64 * 1024  # the slowest rate of a request that passes the full budget
+TAKEN_BYTES_MIN = 64 * 1024  # by a client that takes its answers, between two checks
 UNATTENDED_MAX_S = 60.0  # how long a large produce may continue after its client has disconnected
 Answer = list[Buffer] | PendingAnswer | None
 # The answer; the bytes, the API and the start time of its request.
@@ -90,6 +91,7 @@ class Connection(asyncio.BufferedProtocol):
     _held_bytes: int = 0  # bytes of unanswered requests, complete or not
     _unframed_bytes: int = 0  # bytes of the incomplete request
     _unsent_bytes: int = 0
+    _untaken_bytes: int = 0  # in the transport, at the last check of a stalled connection
     # Set while the transport gets the buffers.
     _writing: list[Buffer] = field(default_factory=list[Buffer])
     _is_reading_paused: bool = False
@@ -278,6 +280,12 @@ class Connection(asyncio.BufferedProtocol):
         """
         is_watched = self.has_requests and not self._is_reading_paused
         return now_s - self.last_active_s > idle_max_s and not is_watched
+
+    def takes_answers(self) -> bool:
+        """Return whether the client has taken TAKEN_BYTES_MIN since the last call."""
+        assert self._transport is not None
+        before, self._untaken_bytes = self._untaken_bytes, self._transport.get_write_buffer_size()
+        return before - self._untaken_bytes >= TAKEN_BYTES_MIN
 
     def is_deserted(self, now_s: float) -> bool:
         """Return whether the client has closed the connection, and its requests may be dropped.
@@ -470,9 +478,10 @@ class Connection(asyncio.BufferedProtocol):
             self.close(self._malformed)
             return
         budget = self._server.budget
-        if not self._waits_for_budget and budget.held_bytes > budget.limit_bytes:
-            self._waits_for_budget = budget.must_wait(self, self._held_bytes)
-            if self._waits_for_budget:
+        if budget.held_bytes > budget.limit_bytes:
+            waited, waits = self._waits_for_budget, budget.must_wait(self, self._held_bytes)
+            self._waits_for_budget = waits
+            if waits and not waited:
                 self._server.share.put(budget.pass_next)
         pause = (
             bool(self._frames or self._malformed)

@@ -75,10 +75,13 @@ class MemoryBudget:
             self.pass_next()
 
     def must_wait(self, holder: Holder, held_bytes: int) -> bool:
-        """Return whether a connection that holds this number of bytes must stop reading for now."""
-        if self.held_bytes <= self.limit_bytes or held_bytes <= ALLOWANCE_BYTES:
-            return False
-        if holder is self._passing:
+        """Return whether a connection that holds this number of bytes must stop reading for now.
+
+        A connection that waits calls this method again after its answers.
+        """
+        is_small = self.held_bytes <= self.limit_bytes or held_bytes <= ALLOWANCE_BYTES
+        if is_small or holder is self._passing:
+            self._waiting.pop(holder, None)
             return False
         self._waiting[holder] = None
         return True

@@ -308,54 +308,6 @@ async def test_unfinished_requests_that_fill_the_budget_do_not_block_a_complete_
         assert len((await large.receive(20))[1]) == 3 * MIB + 3
 
 
-async def fill_the_budget(bench: Bench) -> None:
-    """Fill the memory budget with two requests that wait, for a test."""
-    budget = bench.server.budget
-    (await bench.connect()).send(WAIT, bytes(budget.limit_bytes - 64 * KIB))
-    await until(lambda: budget.held_bytes > budget.limit_bytes - 64 * KIB)
-    (await bench.connect()).send(WAIT, bytes(100 * KIB))
-    await until(lambda: budget.held_bytes > budget.limit_bytes)
-    assert not budget.waiting_count
-
-
-async def test_large_requests_are_served_without_delay_while_waiting_requests_fill_the_budget(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(server, "SWEEP_INTERVAL_S", 3_600)
-    async with toy_server(queued_max_request_bytes=MIB) as bench:
-        await fill_the_budget(bench)
-        clients = [await bench.connect() for _ in range(5)]
-        request = Client.frame(ECHO, bytes(MIB))
-        for _ in range(2):
-            for client in clients:
-                client.writer.write(request[: 300 * KIB])
-            await until(lambda: bench.server.budget.waiting_count == 4)
-            for client in clients:
-                client.writer.write(request[300 * KIB :])
-            for client in clients:
-                assert len((await client.receive())[1]) == MIB
-
-
-async def test_slow_request_beyond_the_budget_does_not_block_other_requests(
-    quick_sweep: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The client sends some bytes in time again and again, but far too slowly."""
-    monkeypatch.setattr(connection, "PASSING_BYTES_S_MIN", 10 * MIB)
-    monkeypatch.setattr(connection, "PASSING_SILENCE_MAX_S", 0.2)
-    async with toy_server(queued_max_request_bytes=MIB) as bench:
-        await fill_the_budget(bench)
-        slow, other = await bench.connect(), await bench.connect()
-        assert await slow.ask(ECHO, b"a") == b"a"
-        slow.writer.write(sized(50 * MIB) + bytes(300 * KIB))
-        await until(lambda: bench.server.budget._passing is not None)
-        other.send(ECHO, bytes(2 * MIB))
-        async with asyncio.timeout(20):
-            while not slow.reader.at_eof():
-                slow.writer.write(b"a")
-                await asyncio.sleep(0.02)
-        assert len((await other.receive())[1]) == 2 * MIB
-
-
 async def test_thousand_idle_connections_cost_little_memory_and_delay_no_active_client(
     bench: Bench,
 ) -> None:
