@@ -16,6 +16,7 @@ records that were handed over before.
 import asyncio
 import contextlib
 import threading
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
@@ -114,7 +115,7 @@ class BlockingProducer(BlockingClient[Producer]):
         self._handed: deque[HandedDelivery | Callable[[], object]] = deque()
         # the first counts records given by senders, the second those taken by the loop
         self._given_bytes = self._taken_bytes = 0
-        self._lock, self._room = threading.Lock(), threading.Event()
+        self._lock = threading.Lock()
         self._is_awake = self._is_closed = False
         self._work = asyncio.Event()
         self._problem: KafkaError | None = None  # the error of a record that its transaction lacks
@@ -166,12 +167,16 @@ class BlockingProducer(BlockingClient[Producer]):
             raise self._why_closed()
         record = (topic, value, key, partition, timestamp_ms, headers)
         delivery = HandedDelivery(self, record, size, within)
-        with self._lock:
-            self._given_bytes += size
         handed.append(delivery)
+        with self._lock:  # after it is handed over, since a signal handler may raise between
+            self._given_bytes += size
         if not self._is_awake:
             self._is_awake = True
-            self._wake()
+            try:
+                self._wake()
+            except BaseException:  # of a signal handler; the next send wakes the loop
+                self._is_awake = False
+                raise
         if self._thread.loop.is_closed():  # by another thread, meanwhile
             self._refuse_rest()
         return delivery
@@ -182,13 +187,19 @@ class BlockingProducer(BlockingClient[Producer]):
         return ClientClosed(FORKED if self._thread.is_forked else "the producer is closed")
 
     def _wait_for_room(self) -> None:
+        """Wait until the loop has taken records, without an Event.
+
+        A signal handler that raises in an Event can leave its lock held, and the loop would wait
+        for that lock for ever.
+        """
+        pause_s = 0.001
         while not self._is_closed and (
             len(self._handed) >= HANDED_MAX
             or self._given_bytes - self._taken_bytes > self._bytes_max
         ):
-            self._room.clear()
             self._wake()
-            self._room.wait(0.05)
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, 0.05)
 
     def _wake(self) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed
@@ -228,7 +239,6 @@ class BlockingProducer(BlockingClient[Producer]):
                         item.refused(ClientClosed(NOT_SENT))
                         raise
                     self._taken_bytes += item.size_bytes
-                self._room.set()
                 await asyncio.sleep(0)
 
     def _refuse(self, delivery: HandedDelivery, problem: Exception) -> None:
