@@ -60,6 +60,13 @@ def answered(number: int) -> bytes:
     return sent(answer_frame("EndTxn", 3, {"error_code": 0}, number))
 
 
+async def reset(client: Client) -> None:
+    connected = client.writer.get_extra_info("socket")
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+    client.writer.transport.abort()
+    await settle()
+
+
 async def flood(client: Client, frame: bytes) -> None:
     """Send the frame again and again."""
     while True:
@@ -121,6 +128,20 @@ async def test_rule_whose_held_answer_is_cut_acts_on_the_next_request(bench: Ben
     assert [answer.fate for answer in bench.of(Answer)] == ["held", "held"]
 
 
+async def test_answer_that_arrives_after_the_loss_of_its_client_is_lost(bench: Bench):
+    bench.hub.add(Rule(COMMITS, Delay(60)))
+    bench.broker.answers = False
+    client = await bench.client()
+    client.writer.write(b"".join(map(sent, (end_txn(1), end_txn(2), commit(3)))))
+    await until(lambda: len(bench.of(Request)) == 3 and len(bench.broker.heard) == 2)
+    await reset(client)
+    bench.broker.writers[0].write(answered(1))  # the proxy loses the client as it writes this
+    await until(lambda: only(bench).client.is_lost)
+    bench.broker.writers[0].write(answered(2))
+    await until(lambda: len(bench.of(Answer)) == 2)
+    assert [answer.fate for answer in bench.of(Answer)] == ["delivered", "lost"]
+
+
 async def test_rule_whose_held_request_is_forwarded_too_late_acts_on_the_next_request(
     bench: Bench,
 ):
@@ -135,10 +156,7 @@ async def test_rule_whose_held_request_is_forwarded_too_late_acts_on_the_next_re
     client = await bench.client()
     client.writer.write(sent(end_txn(1)) + sent(commit(2)))
     await until(lambda: len(bench.of(Request)) == 2 and bench.broker.heard)
-    connected = client.writer.get_extra_info("socket")
-    connected.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
-    client.writer.transport.abort()
-    await settle()
+    await reset(client)
     bench.broker.writers[0].write(answered(1))  # the proxy loses the client as it writes this
     bench.broker.writers[0].close()
     await until(lambda: bench.of(ConnectionClosed))
