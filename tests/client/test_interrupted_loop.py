@@ -172,7 +172,7 @@ def test_call_on_a_loop_that_was_too_busy_to_stop_is_refused(
 
 @pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt])
 def test_call_that_raises_an_exit_raises_it_in_its_caller(kind: type[BaseException]) -> None:
-    """A callback of a consumer may call sys.exit, for example."""
+    """The thread would otherwise end, and the caller would wait for ever."""
     thread = LoopThread("exits")
 
     async def leave() -> None:
