@@ -303,7 +303,8 @@ class BlockingProducer(BlockingClient[Producer]):
 
     def _close(self) -> None:
         try:
-            self.run(Producer.close)
+            if not self._is_closed:  # by a close that was interrupted
+                self.run(Producer.close)
         finally:
             self._is_closed = True
             self._thread.close()

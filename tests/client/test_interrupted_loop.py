@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from oncelog.client import loop_thread
+from oncelog.client import blocking_producer, loop_thread
+from oncelog.client.blocking_producer import BlockingProducer
 from oncelog.client.failures import ClientClosed
 from oncelog.client.loop_thread import BlockingClient, LoopThread
 
@@ -22,7 +23,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 TIMEOUT_S = 10.0
-TRACED = loop_thread.__file__, threading.__file__
+TRACED = loop_thread.__file__, threading.__file__, blocking_producer.__file__
 LEFT_OPEN = """
 import asyncio, atexit, threading
 atexit.register(lambda: print([each.is_alive() for each in kept]))  # called after ours
@@ -86,9 +87,16 @@ def test_call_that_is_interrupted_anywhere_does_not_go_on(
     assert number > 5
 
 
-@pytest.mark.parametrize("make", [LoopThread, lambda name: BlockingClient(Client(), name)])
+@pytest.mark.parametrize(
+    "make",
+    [
+        LoopThread,
+        lambda name: BlockingClient(Client(), name),
+        lambda _: BlockingProducer("127.0.0.1:1"),
+    ],
+)
 def test_loop_whose_close_is_interrupted_anywhere_ends_at_the_next_close(
-    make: Callable[[str], LoopThread | BlockingClient[Client]],
+    make: Callable[[str], LoopThread | BlockingClient[Any]],
     loops: list[asyncio.AbstractEventLoop],
 ) -> None:
     number, is_whole = 0, False
