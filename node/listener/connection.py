@@ -178,7 +178,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Return the memory for the next read."""
-        return self._receiver.get_buffer(sizehint)
+        return self._server.budget.room(self, self._receiver.get_buffer(sizehint))
 
     def buffer_updated(self, nbytes: int) -> None:
         """Handle received bytes, and start the complete requests in order."""
@@ -211,7 +211,7 @@ class Connection(asyncio.BufferedProtocol):
         """Note that the client sends nothing more, and return whether the connection stays open."""
         self._has_ended = True
         self.partial_since_s = None
-        self._server.budget.finished_request(self)
+        self._server.budget.remove(self)
         return self._needs_no_client()
 
     def pause_writing(self) -> None:

@@ -1,11 +1,13 @@
 """The memory budget of all connections, for requests and unsent answers.
 
 Above the limit, a connection that holds more than a small allowance is not read until other
-connections release memory. If all held bytes belong to incomplete requests, no connection can
-release memory. A few clients may also hold the memory by requests that wait for long. So the
-connection that waited longest may finish its request, one connection at a time. The next one
-follows once that request is answered, or a second later. The held bytes stay below limit +
-connections * allowance + one request, unless requests wait longer, and there is no deadlock.
+connections release memory, and one read fills at most the allowance. If all held bytes belong to
+incomplete requests, no connection can release memory. A few clients may also hold the memory by
+requests that wait for long. So the connection that waited longest may finish its request, one
+connection at a time. The next one follows once that request is answered, or a second later. Above
+twice the limit, a request that is not answered within a second or two loses its connection. The
+held bytes stay below twice the limit + connections * 2 * allowance + one request, and there is no
+deadlock.
 """
 
 from typing import Protocol
@@ -25,6 +27,9 @@ class Holder(Protocol):
         """Resume reading. The connection may have to wait again later."""
         ...
 
+    def close(self, reason: str) -> None: ...
+    def abort(self) -> None: ...
+
 
 class MemoryBudget:
     """The count of held bytes, and the queue of connections that wait for memory."""
@@ -35,6 +40,7 @@ class MemoryBudget:
         self._waiting: dict[Holder, None] = {}
         self._passing: Holder | None = None
         self._passed: Holder | None = None  # the last connection to pass, until it is answered
+        self._was_passed: Holder | None = None  # this connection at the last call of `check`
 
     @property
     def waiting_count(self) -> int:
@@ -86,22 +92,40 @@ class MemoryBudget:
         self._waiting[holder] = None
         return True
 
+    def room(self, holder: Holder, buffer: memoryview) -> memoryview:
+        """Return the part of a buffer that one read may fill, which is all below the limit."""
+        if self.held_bytes <= self.limit_bytes or holder is self._passing:
+            return buffer
+        return buffer[:ALLOWANCE_BYTES]
+
     def is_passing(self, holder: Holder) -> bool:
         """Return whether this connection may finish its request although the limit is exceeded."""
         return holder is self._passing
 
     def finished_request(self, holder: Holder) -> None:
-        """Note that a connection has received its request completely, or receives no more."""
+        """Note that a connection has received its request completely."""
         if holder is self._passing:
             self._passing, self._passed = None, holder
 
     def remove(self, holder: Holder) -> None:
-        """Forget a closed connection, whose bytes are released afterwards."""
+        """Forget a connection that receives no more. Its bytes are released later."""
         self._waiting.pop(holder, None)
         self.finished_request(holder)
         if holder is self._passed:
             self._passed = None
             self.pass_next()
+
+    def check(self) -> Holder | None:
+        """Let a connection pass although the last one waits, and return one to be closed, if any.
+
+        It must be called once a second.
+        """
+        was_passed, self._was_passed = self._was_passed, None
+        if self._passed is None or self.held_bytes <= 2 * self.limit_bytes:
+            self.let_one_pass()
+            return None
+        self._was_passed = self._passed
+        return self._passed if self._passed is was_passed else None
 
     def pass_next(self) -> None:
         """Call `let_one_pass` unless the last connection to pass waits for its answer."""
@@ -111,8 +135,8 @@ class MemoryBudget:
     def let_one_pass(self) -> None:
         """Let the first waiting connection that can finish its request read the rest.
 
-        It must be called periodically. Connections that wait for an answer or for their client are
-        skipped, since they would block the other connections forever.
+        Connections that wait for an answer or for their client are skipped, since they would block
+        the other connections forever.
         """
         if self._passing is not None and not self._passing.can_finish:
             self._passing = None

@@ -344,7 +344,9 @@ class KafkaServer:
         if checked == SWEPT_AT_ONCE:
             self._sweep_timer = self.loop.call_soon(self._sweep_next, unchecked, stalled_for_s)
             return
-        self.budget.let_one_pass()
+        if (overdue := self.budget.check()) is not None:
+            overdue.close("memory is short, and its request waits")
+            overdue.abort()
         files = self._tls or self._protection.tokens
         if files and (self._refreshing is None or self._refreshing.done()):
             self._refreshing = self.loop.run_in_executor(None, self._protection.refresh)

@@ -29,6 +29,12 @@ class FakeHolder:
     def budget_allows(self) -> None:
         self.leaves += 1
 
+    def close(self, reason: str) -> None:
+        raise AssertionError("the server closes connections")
+
+    def abort(self) -> None:
+        raise AssertionError("the server closes connections")
+
 
 def full(*holders: FakeHolder) -> MemoryBudget:
     budget = MemoryBudget(1_000)
@@ -122,6 +128,25 @@ async def test_large_requests_are_served_without_delay_while_waiting_requests_fi
                 client.writer.write(request[300 * KIB :])
             for client in clients:
                 assert len((await client.receive())[1]) == MIB
+
+
+@pytest.mark.uvloop
+async def test_requests_that_wait_above_twice_the_budget_lose_their_connections(
+    quick_sweep: None,
+) -> None:
+    """Beside the requests, each connection may hold the allowance and one read."""
+    most_bytes = 0
+    async with toy_server(queued_max_request_bytes=4 * MIB) as bench:
+        clients = [await bench.connect() for _ in range(30)]
+        for client in clients:
+            client.send(WAIT, bytes(MIB - KIB))
+        async with asyncio.timeout(20):
+            while len(bench.toys.started) < len(clients):
+                most_bytes = max(most_bytes, bench.server.budget.held_bytes)
+                await asyncio.sleep(0.002)
+        assert bench.toys.abandoned
+        assert bench.server.connection_count >= 4, "earlier requests wait on"
+    assert most_bytes < 20 * MIB
 
 
 @pytest.mark.uvloop
