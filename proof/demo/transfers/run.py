@@ -7,6 +7,7 @@ transactions. Faults are drawn from a printed seed. Then rows and events are rea
 """
 
 import contextlib
+import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field
 
 from ....deploy.cluster.failure import Failure
 from ....deploy.cluster.local_cluster import Cluster
+from ....deploy.cluster.private import opener
 from ....deploy.faults.postgres_server import PostgresServer, postgres_server, why_there_is_none
 from ....deploy.faults.schedule import schedule
 from ...judge.analysis.findings import Finding
@@ -84,7 +86,9 @@ def database_of(
         with postgres_server() as server:
             yield TransferDatabase(server.url), server
     elif url is None:
-        yield TransferDatabase(f"{SQLITE}{cluster.data.resolve()}/transfers.db"), None
+        file = cluster.data.resolve() / "transfers.db"
+        os.close(opener(str(file), os.O_CREAT | os.O_WRONLY))  # else sqlite opens it to all
+        yield TransferDatabase(f"{SQLITE}{file}"), None
     else:
         yield database_at(url), None
 
