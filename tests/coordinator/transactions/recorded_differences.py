@@ -55,6 +55,10 @@ _FENCED_FIRST = (
     "an InitProducerId that names an epoch which is not the transaction's is fenced at once; "
     "Kafka aborts the transaction of the living session first"
 )
+_ABORTED_SEQUENCES = (
+    "a batch with the sequence numbers of an aborted batch is refused; Kafka acknowledges it as a "
+    "duplicate without storing it, so that its records are lost"
+)
 _MISSING_EPOCHS = {  # relations with a negative epoch, by state and first epoch
     "older": (("none", "0"), ("Empty", "0"), ("*V1", "0"), ("Ongoing V2", "0")),
     "*": (("*", "32766"),),
@@ -96,5 +100,9 @@ MEANT: tuple[Meant, ...] = (
             f"*| NONE new 0 -> Empty new 0 | {error}", "*| NONE new 0 -> Empty new 0 | NONE new 0",
         )
         for error in ("PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH")
+    ),
+    Meant(
+        _ABORTED_SEQUENCES, "CompleteAbort*", request="Produce*",
+        kafka="*| NONE", ours="*| UNKNOWN_PRODUCER_ID",
     ),
 )  # fmt: skip
