@@ -42,8 +42,7 @@ WRITE_BUFFER_HIGH_BYTES = 64 * 1024
 SIZE_PREFIX_BYTES = 4
 FETCH_KEY = b"\0\1"  # the first bytes of a Fetch request
 PASSING_SILENCE_MAX_S = 2.0
-PASSING_BYTES_S_MIN = 64 * 1024  # the slowest rate of a request that passes the full budget
-TAKEN_BYTES_MIN = 64 * 1024  # by a client that takes its answers, between two checks
+BYTES_S_MIN = 64 * 1024  # the slowest client that is served while memory is short
 UNATTENDED_MAX_S = 60.0  # how long a large produce may continue after its client has disconnected
 Answer = list[Buffer] | PendingAnswer | None
 # The answer; the bytes, the API and the start time of its request.
@@ -178,7 +177,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Return the memory for the next read."""
-        return self._server.budget.room(self, self._receiver.get_buffer(sizehint))
+        budget, buffer = self._server.budget, self._receiver.get_buffer(sizehint)
+        return buffer if budget.held_bytes <= budget.limit_bytes else budget.room(self, buffer)
 
     def buffer_updated(self, nbytes: int) -> None:
         """Handle received bytes, and start the complete requests in order."""
@@ -260,7 +260,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._server.budget.is_passing(self):
             if now_s - self.last_active_s > PASSING_SILENCE_MAX_S:
                 return True
-            in_time_s = PASSING_SILENCE_MAX_S + self._unframed_bytes / PASSING_BYTES_S_MIN
+            in_time_s = PASSING_SILENCE_MAX_S + self._unframed_bytes / BYTES_S_MIN
             receive_timeout_s = min(receive_timeout_s, in_time_s)
         return now_s - self.partial_since_s > receive_timeout_s
 
@@ -282,10 +282,10 @@ class Connection(asyncio.BufferedProtocol):
         return now_s - self.last_active_s > idle_max_s and not is_watched
 
     def takes_answers(self) -> bool:
-        """Return whether the client has taken TAKEN_BYTES_MIN since the last call."""
+        """Return whether the client has taken BYTES_S_MIN since the last call."""
         assert self._transport is not None
         before, self._untaken_bytes = self._untaken_bytes, self._transport.get_write_buffer_size()
-        return before - self._untaken_bytes >= TAKEN_BYTES_MIN
+        return before - self._untaken_bytes >= BYTES_S_MIN
 
     def is_deserted(self, now_s: float) -> bool:
         """Return whether the client has closed the connection, and its requests may be dropped.

@@ -93,10 +93,8 @@ class MemoryBudget:
         return True
 
     def room(self, holder: Holder, buffer: memoryview) -> memoryview:
-        """Return the part of a buffer that one read may fill, which is all below the limit."""
-        if self.held_bytes <= self.limit_bytes or holder is self._passing:
-            return buffer
-        return buffer[:ALLOWANCE_BYTES]
+        """Return the part of a buffer that one read may fill above the limit."""
+        return buffer if holder is self._passing else buffer[:ALLOWANCE_BYTES]
 
     def is_passing(self, holder: Holder) -> bool:
         """Return whether this connection may finish its request although the limit is exceeded."""

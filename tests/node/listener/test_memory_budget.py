@@ -154,7 +154,7 @@ async def test_slow_request_beyond_the_budget_does_not_block_other_requests(
     quick_sweep: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The client sends some bytes in time again and again, but far too slowly."""
-    monkeypatch.setattr(connection, "PASSING_BYTES_S_MIN", 10 * MIB)
+    monkeypatch.setattr(connection, "BYTES_S_MIN", 10 * MIB)
     monkeypatch.setattr(connection, "PASSING_SILENCE_MAX_S", 0.2)
     async with toy_server(queued_max_request_bytes=MIB) as bench:
         await fill_the_budget(bench)
@@ -175,7 +175,7 @@ async def test_client_that_reads_steadily_keeps_its_connection_while_memory_is_s
     quick_sweep: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "STALLED_MAX_S", 0.3)
-    monkeypatch.setattr(connection, "TAKEN_BYTES_MIN", 1)
+    monkeypatch.setattr(connection, "BYTES_S_MIN", 1)
     async with toy_server() as bench:
         budget, loop = bench.server.budget, asyncio.get_running_loop()
         budget.hold(budget.limit_bytes)
