@@ -75,7 +75,7 @@ async def flood(client: Client, frame: bytes) -> None:
 
 
 def reading(end: Client | asyncio.StreamWriter) -> asyncio.Transport:
-    """Return the transport, whose reading a test may pause."""
+    """Return the transport. A test may pause its reading."""
     writer = end.writer if isinstance(end, Client) else end
     return cast(asyncio.Transport, writer.transport)
 
@@ -111,7 +111,7 @@ async def test_connection_that_is_cut_when_an_answer_begins_to_be_held_ends(
 
 
 @on_both_loops
-async def test_rule_whose_held_answer_is_cut_acts_on_the_next_request(bench: Bench, _loop: str):
+async def test_rule_after_a_cut_held_answer_acts_on_the_next_request(bench: Bench, _loop: str):
     async def wait(*_: object) -> None:
         await asyncio.Event().wait()
 
@@ -142,7 +142,7 @@ async def test_answer_that_arrives_after_the_loss_of_its_client_is_lost(bench: B
     assert [answer.fate for answer in bench.of(Answer)] == ["delivered", "lost"]
 
 
-async def test_rule_whose_held_request_is_forwarded_too_late_acts_on_the_next_request(
+async def test_rule_after_a_held_request_forwarded_too_late_acts_on_the_next_request(
     bench: Bench,
 ):
     go_on = asyncio.Event()

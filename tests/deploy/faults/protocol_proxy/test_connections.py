@@ -167,7 +167,7 @@ async def test_proxy_with_an_unreachable_broker_reports_its_address(bench: Bench
 
 
 @pytest.mark.uvloop
-async def test_proxy_ends_a_connection_whose_client_leaves_while_the_broker_is_connected(
+async def test_proxy_connection_left_by_its_client_while_connecting_to_the_broker_ends(
     bench: Bench, monkeypatch
 ):
     def accepted(ends: TwoEnds) -> None:

@@ -110,7 +110,7 @@ async def test_connection_to_a_broker_that_never_shakes_hands_ends(
 
 
 @pytest.mark.uvloop
-async def test_connection_whose_client_leaves_while_a_broker_shakes_hands_ends(
+async def test_connection_left_by_its_client_during_the_handshake_of_a_broker_ends(
     bench: Bench, silent: tuple[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(two_ends_module, "CONNECT_TIMEOUT_S", 600.0)
@@ -123,7 +123,7 @@ async def test_connection_whose_client_leaves_while_a_broker_shakes_hands_ends(
 
 
 @on_both_loops
-async def test_connection_whose_client_does_not_answer_the_end_of_tls_is_aborted(
+async def test_connection_without_an_answer_to_the_end_of_tls_is_aborted(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, _loop: str
 ) -> None:
     monkeypatch.setattr(side_module, "CLOSE_TIMEOUT_S", 0.1)
@@ -150,7 +150,7 @@ async def test_requests_before_the_end_of_tls_are_forwarded_after_a_delay(
 
 
 @on_both_loops
-async def test_connection_whose_handshake_ends_after_the_end_of_the_proxy_is_closed(
+async def test_connection_with_a_handshake_that_ends_after_the_proxy_is_closed(
     bench: Bench, _loop: str
 ) -> None:
     peer = await beginning_peer(bench)
