@@ -11,6 +11,7 @@ import pytest
 import oncelog
 from oncelog.cli import main as cli
 from oncelog.deploy.cluster.failure import Failure
+from oncelog.proof.prove.plan import ALL_FROM_S
 
 PROGRAMS = Path(__file__).parent / "programs"
 
@@ -107,7 +108,7 @@ def test_prove_shrinks_a_plan_to_the_fault_that_causes_the_violation(
 def test_prove_with_the_whole_plan_gives_the_right_verdict(
     name: str, verdicts: set[str], seed: int
 ) -> None:
-    settings: dict[str, Any] = {"seconds": 40.0, "seed": seed}
+    settings: dict[str, Any] = {"seconds": ALL_FROM_S, "seed": seed}
     outcome = oncelog.prove(program(name), **settings)
     assert outcome.verdict.name in verdicts, outcome
 
