@@ -95,8 +95,11 @@ class ProducerEntry:
         return self.last_data_offset
 
     def find(self, base_sequence: int, last_offset_delta: int) -> AppendedBatch | None:
-        """Return the batch with exactly these sequences among the last five, or None."""
-        for batch in self.batches:
+        """Return the newest batch with exactly these sequences among the last five, or None.
+
+        A leader that has dropped an idle producer accepts its earlier sequences again.
+        """
+        for batch in reversed(self.batches):
             if batch[0] == base_sequence and batch[1] == last_offset_delta:
                 return batch
         return None

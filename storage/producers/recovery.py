@@ -151,7 +151,7 @@ def _mark_aborted(
         if segment.base_offset >= end_offset:
             continue
         with suppress(*INDEX_TROUBLE):
-            for block in segment.transaction_index.newest_first():
+            for block in segment.transaction_index.newest_first(end_offset):
                 for producer_id, first_offset, last_offset, _ in block:
                     if last_offset < end_offset:
                         producers.mark_aborted(producer_id, first_offset, last_offset)

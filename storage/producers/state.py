@@ -154,7 +154,11 @@ class ProducerStateTable:
         if is_transactional and (open_since == NO_OFFSET or epoch != known_epoch):
             self._guards.check_guard(producer_id, guard)
         if is_client:
-            if self._guards:
+            # The next sequence of a known epoch leaves no gap. A lower sequence of the guard may be
+            # that of an aborted batch, which is never appended again.
+            if self._guards and (
+                entry is None or epoch != known_epoch or first_sequence != entry.next_sequence
+            ):
                 self._guards.check_sequence(
                     producer_id,
                     first_sequence,

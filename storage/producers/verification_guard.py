@@ -5,9 +5,10 @@ partition belongs to the transaction. Meanwhile a marker may end the transaction
 that arrives later must open no transaction. Therefore each verification gets a guard, a number that
 is never reused. Any appended data or marker of the producer destroys the guard, and only a request
 with the current guard may open the transaction. While the guard exists, the lowest sequence that
-was seen must be appended first, since otherwise that sequence would be a gap forever. The
-coordinator's answer has an index of its Raft log at which the transaction was ongoing. Markers that
-were decided before that index belong to earlier transactions.
+was seen must be appended first, since otherwise that sequence would be a gap forever. The next
+sequence of a known epoch leaves no gap, and is not compared with the lowest one. The coordinator's
+answer has an index of its Raft log at which the transaction was ongoing. Markers that were decided
+before that index belong to earlier transactions.
 """
 
 import itertools

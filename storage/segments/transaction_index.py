@@ -116,9 +116,9 @@ class TransactionIndex(EntryFile):
         """Return all entries, in the order of their markers."""
         return [each for number in range(self._block_count) for each in self._block(number)]
 
-    def newest_first(self) -> Iterator[list[AbortedTransaction]]:
-        """Yield the entries in blocks, the newest block first."""
-        for number in reversed(range(self._block_count)):
+    def newest_first(self, offset: int) -> Iterator[list[AbortedTransaction]]:
+        """Yield the blocks with markers below `offset`, the newest first."""
+        for number in reversed(range(-(-self.count_below(offset) // _BLOCK_ENTRIES))):
             yield self._block(number)
 
     def truncate_to(self, offset: int) -> None:

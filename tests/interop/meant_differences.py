@@ -81,7 +81,7 @@ MEANT: tuple[Meant, ...] = (
         "Produce",
         "*",
         "*log_start_offset",
-        "a refusal does not tell it; no client looks there",
+        "clients need it only with UNKNOWN_PRODUCER_ID, where it is told",
         kafka="0",
         ours="-1",
     ),

@@ -127,9 +127,9 @@ def test_transaction_with_a_lost_commit_answer_is_committed_once(bench, client: 
 
 
 @pytest.mark.in_turn
-@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize(("count", "batch_records"), [(1, 9), (2, 9), (7, 1)])
 def test_librdkafka_transaction_after_an_abort_without_an_answer_loses_no_record(
-    bench, request, count: int
+    bench, request, count: int, batch_records: int
 ):
     """Librdkafka gives the sequence number of the unanswered batch to the next transaction."""
     is_ours = OURS in request.node.name
@@ -139,6 +139,7 @@ def test_librdkafka_transaction_after_an_abort_without_an_answer_loses_no_record
     producer = Producer({
         "bootstrap.servers": bench.address, "transactional.id": name, "log_level": 0,
         "retry.backoff.ms": 1000, "retry.backoff.max.ms": 1000, "linger.ms": 100,
+        "batch.num.messages": batch_records,
     })  # fmt: skip
     producer.init_transactions(30)
 

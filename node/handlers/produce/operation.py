@@ -328,6 +328,9 @@ class ProduceOperation:
             self._hint(append)
         elif error.code is ErrorCode.INVALID_PRODUCER_EPOCH:
             self._note_fence(append)
+        elif error.code is ErrorCode.UNKNOWN_PRODUCER_ID and append.partition is not None:
+            # Without it Java clients repeat the batch until delivery.timeout.ms.
+            answer.log_start_offset = append.partition.log.log_start_offset
 
     def _note_fence(self, append: LeaderAppend) -> None:
         """Log the refusal of a fenced producer as a rate-limited event."""

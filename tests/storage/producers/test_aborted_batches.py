@@ -3,8 +3,10 @@
 import pytest
 
 from oncelog.storage.compaction.log_cleaner import LogCleaner
+from oncelog.storage.producers import recovery
 from oncelog.wire.control_record import ControlType
 from oncelog.wire.errors import UnknownProducerId
+from oncelog.wire.record_batch import restamp
 
 from ...log_batches import COMPACTED, clean, end_transaction
 
@@ -79,13 +81,44 @@ def test_truncated_log_refuses_aborted_sequences_unless_its_index_is_unreadable(
 
 
 def test_sequence_of_an_aborted_batch_is_refused_within_the_next_transaction(logs):
-    """Batches of one transaction may arrive together, and the second has the next sequence."""
+    """Batches of one transaction may arrive together, and the second has the next sequence.
+
+    After OUT_OF_ORDER_SEQUENCE_NUMBER for the second, librdkafka 2.16 may put it back into its
+    queue, where it stays until the commit times out.
+    """
     log = logs.open()
     aborted(logs, log, 1)
+    with pytest.raises(UnknownProducerId):
+        logs.lead_transaction(log, 1, sequence=1)
     assert logs.lead_transaction(log, 1, sequence=2).first_offset == 4
     with pytest.raises(UnknownProducerId):
         logs.lead_transaction(log, 1, sequence=1)
     assert logs.lead_transaction(log, 1, sequence=2).is_duplicate
+
+
+def test_retry_of_a_batch_is_a_duplicate_on_a_follower_that_still_knew_the_aborted_one(logs, batch):
+    """The leader had dropped the idle producer, and accepted the sequence again."""
+    log = logs.open()
+    aborted(logs, log, 1)
+    again = batch(producer_id=7, producer_epoch=0, base_sequence=1, transactional=True)
+    restamp(again, 0, 4, 0)
+    log.append_as_follower(again, now_ms=NOW_MS)
+    retried = logs.lead_transaction(log, 1, sequence=1)
+    assert (retried.is_duplicate, retried.first_offset) == (True, 4)
+
+
+def test_aborted_batch_below_a_snapshot_is_recognised_below_many_later_aborts(logs, monkeypatch):
+    monkeypatch.setattr(recovery, "ABORTED_MAX", 1)
+    log = logs.open()
+    aborted(logs, log, 1)
+    log.local.take_snapshot()
+    for sequence in range(200):
+        logs.lead_transaction(log, 1, producer_id=8, sequence=sequence)
+        end_transaction(log, 8, ControlType.ABORT, at_ms=NOW_MS)
+    log.segments.active.write_out()
+    reopened = logs.open()  # as after a kill
+    with pytest.raises(UnknownProducerId):
+        logs.lead_transaction(reopened, 1, sequence=1)
 
 
 def test_retry_of_a_batch_before_an_aborted_one_is_answered_as_a_duplicate(logs):

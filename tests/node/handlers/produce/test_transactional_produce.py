@@ -158,6 +158,24 @@ async def test_transactional_produce_verified_after_the_marker_opens_no_transact
     assert broker.log().last_stable_offset == 1
 
 
+async def test_transactional_produce_with_an_aborted_sequence_is_refused_with_the_log_start_offset(
+    broker: LeadingBroker,
+) -> None:
+    """Without a log start offset, Java and kafka-python clients repeat a batch for two minutes."""
+    connection = broker.connect()
+    assert await broker.produce(connection, {0: batch(0)}).errors() == {0: E.NONE}
+    assert await broker.mark(commits=False) == [E.NONE]
+    broker.log().retention.advance_log_start_offset(1)
+    broker.verifier.hold = True
+    again = broker.produce(connection, {0: batch(0)})
+    behind = broker.produce(connection, {0: batch(1)})
+    await settle()
+    broker.verifier.release()
+    (refused,) = await again.partitions()
+    assert (refused.error_code, refused.log_start_offset) == (E.UNKNOWN_PRODUCER_ID, 1)
+    assert await behind.errors() == {0: E.NONE}
+
+
 async def test_transactional_produce_of_the_next_transaction_may_be_verified_before_the_last_marker(
     tmp_path: Path,
 ) -> None:
