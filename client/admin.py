@@ -122,6 +122,11 @@ class Admin:
         if self._owns_view:
             await self.view.close()
 
+    def drop(self) -> None:
+        """Close the connections immediately, unless the caller has given the view."""
+        if self._owns_view:
+            self.view.drop()
+
     async def create_topic(
         self,
         name: str,

@@ -33,11 +33,11 @@ class BlockingConsumer(BlockingClient[Consumer]):
     """A consumer for one thread at a time. The arguments are the same as for `Consumer`."""
 
     def __init__(self, source: Source | None = None, /, **keywords: Any) -> None:
-        super().__init__(Consumer(source, **keywords), "oncelog-consumer")
         self._calls: set[asyncio.Task[Any]] = set()  # on the loop
         self._asked = self._gave = self._got = 0  # polls: called, ended on the loop, returned
         # polls: the last interrupted one, and the last one taken back
         self._left = self._settled = 0
+        super().__init__(Consumer(source, **keywords), "oncelog-consumer")
 
     def run(self, work: Callable[[Consumer], Awaitable[T]]) -> T:
         """Run `work(consumer)` and return its result.
@@ -179,6 +179,8 @@ class BlockingAdmin(BlockingClient[Admin], _BlockingCalls):
     def __init__(self, source: Source, /, *, timeout_ms: int = 15_000) -> None:
         self._thing = Admin(source, timeout_ms=timeout_ms)
         super().__init__(self._thing, "oncelog-admin")
+
+    def _started(self) -> None:
         self.groups = _BlockingCalls(self._thing.groups, self._thread)
         self.transactions = _BlockingCalls(self._thing.transactions, self._thread)
         self.acls = _BlockingCalls(self._thing.acls, self._thread)

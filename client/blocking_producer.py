@@ -110,8 +110,8 @@ class BlockingProducer(BlockingClient[Producer]):
     """A producer for any number of threads. The arguments are the same as for `Producer`."""
 
     def __init__(self, source: Source | None = None, /, **keywords: Any) -> None:
-        super().__init__(Producer(source, **keywords), "oncelog-producer")
-        self._bytes_max: int = self._client.settings.buffer_memory
+        client = Producer(source, **keywords)
+        self._bytes_max: int = client.settings.buffer_memory
         self._handed: deque[HandedDelivery | Callable[[], object]] = deque()
         # the first counts records given by senders, the second those taken by the loop
         self._given_bytes = self._taken_bytes = 0
@@ -120,6 +120,9 @@ class BlockingProducer(BlockingClient[Producer]):
         self._work = asyncio.Event()
         self._problem: KafkaError | None = None  # the error of a record that its transaction lacks
         self._refused: deque[HandedDelivery] = deque(maxlen=UNSEEN_MAX)
+        super().__init__(client, "oncelog-producer")
+
+    def _started(self) -> None:
         self._taking = asyncio.run_coroutine_threadsafe(self._take(), self._thread.loop)
         tell_of_forks(self)
 

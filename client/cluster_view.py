@@ -141,13 +141,17 @@ class ClusterView:
 
     async def close(self) -> None:
         """Close all connections. Later calls that need one raise ClientClosed."""
+        self.drop()
+        await asyncio.sleep(0)  # let the transports report that they are closed
+
+    def drop(self) -> None:
+        """Close all connections as `close` does, without waiting."""
         if self.is_forked:
             return
         self._is_closed = True
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
-        await asyncio.sleep(0)  # let the transports report that they are closed
 
     async def connection_to(self, host: str, port: int, channel: str = "") -> BrokerConnection:
         """Return an open connection to an address, one for each channel.

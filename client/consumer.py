@@ -438,3 +438,8 @@ class Consumer:
             await self._fetcher.close()
             if self._owns_view:
                 await self._view.close()
+
+    def drop(self) -> None:
+        """Close the connections immediately, unless the caller has given the view."""
+        if self._owns_view:
+            self._view.drop()

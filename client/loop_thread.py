@@ -26,6 +26,9 @@ from .failures import FORKED, ClientClosed, tell_of_forks
 class Closing(Protocol):
     async def close(self) -> None: ...
 
+    def drop(self) -> None:
+        """Close all connections immediately."""
+
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -93,8 +96,10 @@ class _Call(Generic[T]):
 class LoopThread:
     """An event loop in a thread, which runs coroutines for callers in other threads."""
 
-    def __init__(self, name: str) -> None:
-        self.loop = new_event_loop()
+    loop: asyncio.AbstractEventLoop
+
+    def __init__(self, name: str, *, starts: bool = True) -> None:
+        """Create the thread. Without `starts`, the caller calls `start` next."""
         self._lock, self.is_ending = threading.RLock(), False  # reentrant for finalizers
         self.is_forked = False  # this process is a fork of the one that has the thread
         self._is_stopping = False  # the loop ends without closing anything
@@ -103,15 +108,45 @@ class LoopThread:
         self._ending: asyncio.Task[None] | None = None
         self._is_leaving = self._has_left = False
         self._waiters: list[threading.Lock] = []
+        self._serves = threading.Lock()  # held by the thread, or by an interrupted start
+        self._opened = threading.Lock()  # released when the thread has opened the loop, or failed
+        self._opened.acquire()
+        self._problem: BaseException | None = None
+        self._has_opened = self._is_abandoned = False
+        self.at_end: Callable[[], object] = lambda: None  # called as the last work of the loop
         # The running thread keeps this object, and thereby its place in `_unclosed`.
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
-        _unclosed.add(self)
         tell_of_forks(self)
+        if starts:
+            try:
+                self.start()
+            except BaseException:
+                self._abandon()
+                raise
+
+    def start(self) -> None:
+        """Start the thread and its loop, or leave neither behind if this is interrupted.
+
+        The thread opens the loop, because signal handlers run in the main thread only.
+        """
         try:
             self._thread.start()
-        except BaseException:  # a signal handler may raise when the thread runs
-            self.loop.call_soon_threadsafe(self._leave)
+            self._opened.acquire()
+            _unclosed.add(self)
+            if self._problem is not None:
+                raise self._problem
+        except BaseException:
+            self._abandon()
             raise
+
+    def _abandon(self) -> None:
+        """End the thread and the loop after an interrupted start."""
+        self.is_ending = self._is_abandoned = True
+        has_begun = not self._serves.acquire(blocking=False)
+        _unclosed.discard(self)
+        if has_begun and self._has_opened:
+            with contextlib.suppress(RuntimeError):  # the thread has closed the loop
+                self.loop.call_soon_threadsafe(self._leave)
 
     def forked(self) -> None:
         """Make later calls fail in a forked child, since the thread belongs to the parent."""
@@ -158,7 +193,7 @@ class LoopThread:
         A repeated close has no effect, unless the first was interrupted by a signal handler.
         """
         self.refuse_own_thread()
-        if self.is_forked:
+        if self.is_forked or self._is_abandoned or not self._has_opened:
             return
         is_first = False
         try:
@@ -196,6 +231,17 @@ class LoopThread:
     # -- in the loop's thread
 
     def _serve(self) -> None:
+        if not self._serves.acquire(blocking=False):
+            return  # the start was interrupted
+        try:
+            self.loop = new_event_loop()
+            self._has_opened = True
+        except BaseException as problem:  # raised by the start
+            self._problem = problem
+            return
+        finally:
+            self._opened.release()
+        self._is_leaving = self._is_abandoned
         try:
             while not self._is_leaving:
                 # A task raises these here, too, and its caller gets them.
@@ -206,6 +252,8 @@ class LoopThread:
             self._has_left = True
             for each in self._waiters:
                 each.release()
+            if self._is_abandoned:
+                self.loop.close()
 
     def _end(self) -> None:
         if self._ending is None:  # a former close may have been interrupted
@@ -219,7 +267,11 @@ class LoopThread:
             await asyncio.gather(*others, return_exceptions=True)
             await self.loop.shutdown_default_executor()
         finally:
-            self._leave()
+            try:
+                self.at_end()
+                await asyncio.sleep(0)  # let the transports report that they are closed
+            finally:
+                self._leave()
 
     def _leave(self) -> None:
         """Stop the loop once. A second stop of a uvloop would stop a later run of the loop."""
@@ -249,9 +301,23 @@ class BlockingClient(Generic[C]):
     """The base class of synchronous clients. Each runs an asynchronous client on an event loop."""
 
     def __init__(self, client: C, name: str) -> None:
+        """Start the loop. A subclass first sets its attributes, because this may be interrupted."""
         self._client = client
-        self._thread = LoopThread(name)
         self._closing, self._is_closing = threading.RLock(), False
+        self._thread = LoopThread(name, starts=False)
+        self._thread.at_end = client.drop  # a close that was interrupted has perhaps not begun
+        try:
+            self._thread.start()
+            self._started()
+        except BaseException:  # of a signal handler; the application has no object to close
+            self._thread.close()
+            raise
+
+    def _started(self) -> None:
+        """Do the last part of the constructor, on which the loop is already running.
+
+        Subclasses override this.
+        """
 
     def __enter__(self) -> Self:
         return self

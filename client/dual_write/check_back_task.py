@@ -107,6 +107,11 @@ class CheckBackTask:
             if self._owns_view:
                 await self._view.close()
 
+    def drop(self) -> None:
+        """Close the connections immediately, unless the caller has given the view."""
+        if self._owns_view:
+            self._view.drop()
+
 
 class BlockingCheckBack(BlockingClient[CheckBackTask]):
     """A check-back in a thread. The arguments are the same as for `CheckBackTask`."""

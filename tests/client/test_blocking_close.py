@@ -30,6 +30,8 @@ class Slow:
             await asyncio.sleep(0.2)
             self.has_flushed = True
 
+    def drop(self) -> None: ...
+
 
 def at_once(*works: Callable[[], object]) -> list[BaseException]:
     """Run each call in a thread of its own, and return the exceptions. Fail if a thread hangs."""

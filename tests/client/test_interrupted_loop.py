@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from oncelog.client import blocking_producer, loop_thread
+from oncelog.client import BlockingAdmin, BlockingConsumer, blocking_producer, loop_thread
 from oncelog.client.blocking_producer import BlockingProducer
 from oncelog.client.failures import ClientClosed
 from oncelog.client.loop_thread import BlockingClient, LoopThread
@@ -44,6 +44,8 @@ def in_time(call: Callable[[], Any]) -> Any:
 class Client:
     async def close(self) -> None:
         await asyncio.sleep(0)
+
+    def drop(self) -> None: ...
 
 
 async def answer() -> int:
@@ -139,6 +141,33 @@ def test_loop_whose_start_is_interrupted_anywhere_ends(
         assert time.monotonic() < deadline_s
         time.sleep(0.001)
     assert not any(loop.is_running() for loop in loops)
+
+
+@pytest.mark.parametrize("make", [LoopThread, BlockingProducer, BlockingConsumer, BlockingAdmin])
+def test_constructor_interrupted_anywhere_leaves_no_loop(
+    make: Callable[[str], Any], loops: list[asyncio.AbstractEventLoop]
+) -> None:
+    number, made = 0, list[Any]()
+    while not made:
+        number += 1
+        interrupted(lambda: made.append(make("127.0.0.1:1")), number, TRACED[:2])
+    made.pop().close()
+    assert number > 10 and not made
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while not all(loop.is_closed() for loop in loops):
+        assert time.monotonic() < deadline_s, loops
+        time.sleep(0.001)
+
+
+def test_error_of_a_new_event_loop_is_raised_in_the_constructor(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail() -> asyncio.AbstractEventLoop:
+        raise OSError("too many open files")
+
+    monkeypatch.setattr(loop_thread, "new_event_loop", fail)
+    with pytest.raises(OSError, match="too many"):
+        LoopThread("refused")
 
 
 def test_loop_of_a_client_that_was_dropped_is_stopped_at_the_exit_of_the_program() -> None:
