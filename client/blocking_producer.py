@@ -19,7 +19,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from ..wire.batch_builder import Headers
 from ..wire.errors import KafkaError, TransactionAbortable
@@ -38,13 +39,38 @@ RECORD_BYTES = 100  # the memory of a waiting record beside key and value
 TAKEN: tuple[Any, ...] = ()
 NOT_SENT = "the producer was closed before the record went"
 TURN = 500  # records between two turns of the network
+INVALID = (KafkaError, TypeError, ValueError)  # raised by calls themselves
+P = ParamSpec("P")
 T = TypeVar("T")
+
+
+def _or_forbid_commit(
+    method: Callable[Concatenate["BlockingProducer", P], T],
+) -> Callable[Concatenate["BlockingProducer", P], T]:
+    """Return a method that forbids the commit of the open transaction if it is interrupted.
+
+    A part of its records or offsets may then be missing in the transaction, or all of them.
+    """
+
+    name = method.__name__
+
+    @wraps(method)
+    def call(producer: "BlockingProducer", *arguments: P.args, **keywords: P.kwargs) -> T:
+        try:
+            return method(producer, *arguments, **keywords)
+        except INVALID:
+            raise
+        except BaseException as interrupted:  # of a signal handler
+            producer._forbid_commit(name, interrupted)  # pyright: ignore[reportPrivateUsage]
+            raise
+
+    return call
 
 
 class HandedDelivery:
     """The delivery of a record that `BlockingProducer.send` accepted. Any thread may use it."""
 
-    __slots__ = ("_blocking", "_delivery", "_problem", "is_seen", "record", "size_bytes", "within")
+    __slots__ = ("_blocking", "_delivery", "is_seen", "problem", "record", "size_bytes", "within")
 
     def __init__(
         self, producer: "BlockingProducer", record: tuple[Any, ...], size_bytes: int, within: object
@@ -52,13 +78,13 @@ class HandedDelivery:
         self._blocking, self.record, self.size_bytes = producer, record, size_bytes
         self.within = within  # the transaction
         self._delivery: Delivery | None = None
-        self._problem: Exception | None = None
+        self.problem: Exception | None = None  # why it was refused
         self.is_seen = False  # the application has read why it was refused
 
     def done(self) -> bool:
         """Return whether the record was written or has failed."""
         if self._delivery is None:
-            return self._problem is not None
+            return self.problem is not None
         return self._delivery.done()
 
     def exception(self) -> Exception | None:
@@ -67,8 +93,8 @@ class HandedDelivery:
         Return None if the record was written or its outcome is still unknown.
         """
         if self._delivery is None or not self._delivery.done():
-            self.is_seen = self._problem is not None
-            return self._problem
+            self.is_seen = self.problem is not None
+            return self.problem
         return self._delivery.exception()
 
     def result(self, timeout_s: float | None = None) -> RecordMetadata:
@@ -84,7 +110,7 @@ class HandedDelivery:
                     raise
         if self._delivery is None:
             self.is_seen = True
-            raise self._problem or ClientClosed(NOT_SENT)
+            raise self.problem or ClientClosed(NOT_SENT)
         return self._delivery.result()
 
     def taken(self, delivery: Delivery) -> None:
@@ -95,7 +121,7 @@ class HandedDelivery:
 
     def refused(self, problem: Exception) -> None:
         """Mark the record as failed, because the event loop refused it."""
-        self._problem, self.record = problem, TAKEN
+        self.problem, self.record = problem, TAKEN
 
     async def until_decided(self) -> None:
         """Wait on the event loop until the record was written or has failed.
@@ -158,33 +184,42 @@ class BlockingProducer(BlockingClient[Producer]):
 
         within: the `transaction` of the record, by default the open one. If another thread ends
         that transaction before the event loop takes the record, the record is refused, and the next
-        transaction is not affected.
+        transaction is not affected. If the call is interrupted, the commit raises
+        TransactionAbortable.
         """
-        if within is None:
-            within = self._client.transaction
-        size = RECORD_BYTES + (len(value) if value else 0) + (len(key) if key else 0)
-        handed = self._handed
-        if len(handed) >= HANDED_MAX or self._given_bytes - self._taken_bytes > self._bytes_max:
-            self._wait_for_room()
-        if self._is_closed:
-            raise self._why_closed()
-        record = (topic, value, key, partition, timestamp_ms, headers)
-        delivery = HandedDelivery(self, record, size, within)
-        handed.append(delivery)
-        with self._lock:  # after it is handed over, since a signal handler may raise between
-            self._given_bytes += size
-        if not self._is_awake:
-            self._is_awake = True
-            try:
+        try:
+            if within is None:
+                within = self._client.transaction
+            size = RECORD_BYTES + (len(value) if value else 0) + (len(key) if key else 0)
+            handed = self._handed
+            if len(handed) >= HANDED_MAX or self._given_bytes - self._taken_bytes > self._bytes_max:
+                self._wait_for_room()
+            if self._is_closed:
+                raise self._why_closed()
+            record = (topic, value, key, partition, timestamp_ms, headers)
+            delivery = HandedDelivery(self, record, size, within)
+            handed.append(delivery)
+            with self._lock:  # after it is handed over, since a signal handler may raise between
+                self._given_bytes += size
+            if not self._is_awake:
+                self._is_awake = True
                 self._wake()
-            except BaseException:  # of a signal handler; the next send wakes the loop
-                self._is_awake = False
-                raise
-        if self._thread.loop.is_closed():  # by another thread, meanwhile
-            self._refuse_rest()
-        return delivery
+            if self._thread.loop.is_closed():  # by another thread, meanwhile
+                self._refuse_rest()
+            return delivery
+        except INVALID:
+            raise
+        except BaseException as interrupted:  # of a signal handler
+            self._is_awake = False  # the next send wakes the loop
+            self._forbid_commit("send", interrupted)
+            raise
 
-    send_many = waiting(Producer.send_many)
+    send_many = _or_forbid_commit(waiting(Producer.send_many))
+
+    def _forbid_commit(self, call: str, interrupted: BaseException) -> None:
+        """Forbid the commit of the open transaction after an interrupted call."""
+        words = f"{call} was interrupted ({interrupted!r})"
+        self._problem = self._problem or TransactionAbortable(f"{words}: abort, then try again")
 
     def _why_closed(self) -> ClientClosed:
         return ClientClosed(FORKED if self._thread.is_forked else "the producer is closed")
@@ -209,12 +244,13 @@ class BlockingProducer(BlockingClient[Producer]):
             self._thread.loop.call_soon_threadsafe(self._work.set)
 
     def _refuse_rest(self) -> None:
-        """Fail the records that still wait for the event loop when the producer closes."""
-        with contextlib.suppress(IndexError):
-            while True:
-                item = self._handed.popleft()
-                if isinstance(item, HandedDelivery):
-                    item.refused(ClientClosed(NOT_SENT))
+        """Fail the records that still wait for the event loop after the end of the loop.
+
+        They stay in the queue, so that a repeated close fails them if this is interrupted.
+        """
+        for item in list(self._handed):
+            if isinstance(item, HandedDelivery) and not item.done():
+                item.refused(ClientClosed(NOT_SENT))
 
     # --- on the loop
 
@@ -284,17 +320,29 @@ class BlockingProducer(BlockingClient[Producer]):
         return super().run(in_order)
 
     def _raise_refused(self) -> None:
-        problem: Exception | None = None
-        with contextlib.suppress(IndexError):  # several threads may flush
-            while True:
-                each = self._refused.popleft()
-                problem = problem or (None if each.is_seen else each.exception())
-        if problem is not None:
+        """Raise the first unread error of a record, and mark all of them as read.
+
+        If this is interrupted, the next call raises the error.
+        """
+        unread = [each for each in list(self._refused) if not each.is_seen]
+        for each in unread[1:]:
+            each.is_seen = True
+        if unread and (problem := unread[0].problem) is not None:
+            unread[0].is_seen = True  # signals are handled at calls, and none follows
             raise problem
 
     def flush(self) -> None:
         """Flush as `Producer.flush` does, and raise the unread error of a refused record."""
-        self.run(Producer.flush)
+
+        async def flushed(producer: Producer) -> None:
+            try:
+                await producer.flush()
+            except Exception as problem:  # kept, because this caller may be interrupted
+                failed = HandedDelivery(self, TAKEN, 0, None)
+                failed.refused(problem)
+                self._refused.appendleft(failed)
+
+        self.run(flushed)
         self._raise_refused()
 
     def close(self) -> None:
@@ -302,7 +350,11 @@ class BlockingProducer(BlockingClient[Producer]):
 
         Without a transactional id, raise the unread error of a refused record.
         """
-        super().close()
+        try:
+            super().close()
+        finally:
+            if self._thread.loop.is_closed():
+                self._refuse_rest()
 
     def _close(self) -> None:
         try:
@@ -311,7 +363,6 @@ class BlockingProducer(BlockingClient[Producer]):
         finally:
             self._is_closed = True
             self._thread.close()
-            self._refuse_rest()
         if self._client.settings.transactional_id is None:
             self._raise_refused()
 
@@ -320,10 +371,15 @@ class BlockingProducer(BlockingClient[Producer]):
 
     def begin_transaction(self) -> None:
         """Begin a transaction as `Producer.begin_transaction` does."""
-        self.run(Producer.begin_transaction)
-        self._problem = None
-        self._refused.clear()
 
+        async def begin(producer: Producer) -> None:
+            await producer.begin_transaction()
+            self._problem = None  # on the loop, before it takes a record of the transaction
+            self._refused.clear()
+
+        self.run(begin)
+
+    @_or_forbid_commit
     def send_offsets_to_transaction(
         self,
         offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
@@ -333,14 +389,7 @@ class BlockingProducer(BlockingClient[Producer]):
 
         If the call is interrupted, the commit raises TransactionAbortable.
         """
-        try:
-            self.run(lambda p: p.send_offsets_to_transaction(offsets, group_metadata))
-        except KafkaError:
-            raise
-        except BaseException as interrupted:  # perhaps before the loop has begun the call
-            words = f"send_offsets_to_transaction was interrupted ({interrupted!r})"
-            self._problem = self._problem or TransactionAbortable(f"{words}: abort, then try again")
-            raise
+        self.run(lambda p: p.send_offsets_to_transaction(offsets, group_metadata))
 
     def commit_transaction(self) -> None:
         """Commit as `Producer.commit_transaction` does, or raise the error of a failed record."""
@@ -348,18 +397,32 @@ class BlockingProducer(BlockingClient[Producer]):
 
     def abort_transaction(self) -> None:
         """Abort as `Producer.abort_transaction` does."""
-        self.run(Producer.abort_transaction)
-        self._problem = None
+
+        async def abort(producer: Producer) -> None:
+            await producer.abort_transaction()
+            self._problem = None
+
+        self.run(abort)
 
     def prepare(self, *, may_time_out: bool = False) -> PreparedTransaction:
-        """Prepare as `Producer.prepare` does, or raise the error of a failed record."""
-        return self.run(lambda _: self._whole().prepare(may_time_out=may_time_out))
+        """Prepare as `Producer.prepare` does, or raise the error of a failed record.
+
+        If the call is interrupted, a close aborts the transaction.
+        """
+        was_prepared = self._client.is_prepared
+        try:
+            return self.run(lambda _: self._whole().prepare(may_time_out=may_time_out))
+        except BaseException:
+            if not was_prepared:
+                with contextlib.suppress(RuntimeError):  # the loop is closed
+                    self._thread.loop.call_soon_threadsafe(self._client.forget_prepare)
+            raise
 
     def _whole(self) -> Producer:
         """Return the producer, or raise the error that forbids a commit.
 
         A commit is forbidden after the event loop has refused a record of the transaction, and
-        after sending offsets was interrupted.
+        after the sending of records or offsets was interrupted.
         """
         if self._problem is not None:
             raise as_abortable(self._problem)
