@@ -395,14 +395,22 @@ class Cluster:
 
     @contextlib.contextmanager
     def _guarded_where_it_is(self) -> Iterator[None]:
-        """Register a temporary directory with the guardian before the block creates the directory.
+        """Register a directory with the guardian before the block creates a cluster in it.
 
-        The registration is cancelled if the directory does not exist after the block.
+        The empty owner makes the guardian spare a cluster that another `up` has created meanwhile.
+        The registration is cancelled if the block fails, or if no directory is there after it.
         """
+        is_new = not (self.data / layout.CLUSTER_FILE).exists()
         if self.is_temporary:
             guardian.keep("directory", self.data)
+        elif is_new:
+            guardian.keep("cluster", self.data, f"{PURGE} ")
         try:
             yield
+        except BaseException:
+            if is_new and not self.is_temporary:
+                guardian.forget("cluster", self.data)
+            raise
         finally:
             if not self.data.exists():
                 self._unguard()

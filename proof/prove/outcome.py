@@ -20,13 +20,15 @@ class ProveOutcome:
     """The outcome of a run, whose repr pytest shows for a failed `assert`.
 
     Times are monotonic seconds. exits: the exits of instances that ended by themselves. rest: the
-    application came to rest after the faults (see `Unrest`).
+    application came to rest after the faults (see `Unrest`). sure: the names of the faults that the
+    plan has for certain.
     """
 
     settings: ProveSettings
     verdict: ProveVerdict
     judgement: Judgement
     struck: Sequence[Struck]
+    sure: Sequence[str] = ()
     story_of: str = ""
     story: Sequence[Line] = ()
     facts: Sequence[Fact] = ()
@@ -60,6 +62,11 @@ class ProveOutcome:
         """Return the number of faults that hit a target with work in flight."""
         return sum(struck.met > 0 for struck in self.made)
 
+    @property
+    def untested(self) -> list[str]:
+        """Return the names of the sure faults that never met work in flight."""
+        return sorted(set(self.sure) - {struck.name for struck in self.made if struck.met})
+
     def lines(self) -> list[str]:
         """Return the outcome as lines of text, with the verdict last."""
         j, s = self.judgement, self.settings
@@ -84,6 +91,11 @@ class ProveOutcome:
         lines += self.notes
         for found in self.findings:
             lines += found.lines()
+        if self.is_exactly_once and self.untested:
+            lines.append(
+                f"not tested: {', '.join(self.untested)} (the plan had these faults, but none met "
+                "work in flight; another --seed, a longer run or a less busy machine may test them)"
+            )
         lines.append(
             f"{_counted_as(len(self.made), 'fault')}, {self.met} met work in flight; "
             f"seed {s.seed}; "
@@ -125,6 +137,7 @@ class ProveOutcome:
                  "instance": f.instance, "evidence": f.evidence, "section": f.kind.section}
                 for f in self.findings
             ],
+            "untested": self.untested,
             "seconds": round(self.seconds, 1),
         }  # fmt: skip
 

@@ -100,6 +100,7 @@ class Run:
         self._begun_s = time.monotonic()
         self._aborted_ids = frozenset[str]()
         self._timeouts = AS_IS if s.as_is else lowered_timeouts(s.seconds)
+        self._sure = list[str]()  # the names of the faults that the plan has for certain
         self._restarts = 0  # of all instances, after they stalled
         self._silent: list[str] = []  # of one instance, after it sent the brokers no requests
         self._prefix = f"r{secrets.token_hex(2)}"
@@ -227,7 +228,8 @@ class Run:
             verdict=verdict_of(judgement, sum(x.met > 0 for x in struck if x.is_made),
                                stands_still=drained.why, restless=drained.restless,
                                is_faultless=not s.seconds),
-            judgement=judgement, struck=struck, facts=observed.facts, exits=application.exits,
+            judgement=judgement, struck=struck, sure=self._sure, facts=observed.facts,
+            exits=application.exits,
             lowered=list(observed.lowered), groups=list(observed.groups),
             transactional_ids=list(observed.transactional_ids), apis=sorted(observed.apis),
             begun_s=self._begun_s, first_fault_s=first_fault_s,
@@ -371,6 +373,7 @@ class Run:
     ) -> Iterator[Struck]:
         s, left = self.settings, _Time(self.settings.seconds)
         groups = sure_ones(s.seed, s.seconds, traits(), s.instances) if s.seconds else []
+        self._sure = [fault.name for group in groups for fault in group]
         has_tls = traits().has_tls
         planned: Iterator[AimedFault] = plan(s.seed, groups, left.is_over, is_secured=has_tls)
         made = 0

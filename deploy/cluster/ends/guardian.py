@@ -10,6 +10,7 @@ to end, and then ends the registered items. It runs only while something is regi
 """
 
 import contextlib
+import io
 import json
 import os
 import secrets
@@ -32,6 +33,7 @@ class Guardian:
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._process: subprocess.Popen[bytes] | None = None
+        self._pipe: io.FileIO | None = None  # its standard input
         self._owner = os.getpid()
         self._kept: dict[tuple[Kind, str], str] = {}
 
@@ -42,11 +44,12 @@ class Guardian:
         """
         with self._lock:
             if self._owner != os.getpid():  # after a fork, the guardian belongs to the parent
+                self._hang_up()
                 self.__init__()
             self._kept[kind, str(name)] = how
             if self._process is None or self._process.poll() is not None:
                 self._start()
-            elif not self._tell("keep", kind, str(name), how):
+            elif not self._tell(_line("keep", kind, str(name), how)):
                 self._start()  # it was just killed
 
     def forget(self, kind: Kind, name: str | Path) -> None:
@@ -57,10 +60,11 @@ class Guardian:
         with self._lock:
             if self._owner != os.getpid() or self._kept.pop((kind, str(name)), None) is None:
                 return
-            self._tell("forget", kind, str(name))
+            self._tell(_line("forget", kind, str(name)))
             if not self._kept and (dismissed := self._process) is not None:
                 self._process = None  # a signal may raise while we wait
-                dismissed.communicate()
+                self._hang_up()
+                dismissed.wait()
 
     @contextlib.contextmanager
     def kept(self, kind: Kind, name: str | Path, how: str = "") -> Iterator[None]:
@@ -73,25 +77,43 @@ class Guardian:
 
     def _start(self) -> None:
         environment = {name: value for name, value in os.environ.items() if name != RUN}
-        self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", str(PROGRAM), str(os.getpid())],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env=environment,  # without RUN, as the end of our own run must not end the guardian
-            start_new_session=True,  # a signal from the terminal is not meant for it
-        )
-        for (kind, name), how in self._kept.items():
-            self._tell("keep", kind, name, how)
+        first, *others = [_line("keep", *item, how) for item, how in self._kept.items()]
+        self._hang_up()
+        theirs, ours = os.pipe()
+        self._pipe = io.FileIO(ours, "w")
+        try:
+            self._pipe.write(first)  # before the start, as this process may be killed during it
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-S", str(PROGRAM), str(os.getpid())],
+                stdin=theirs,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env=environment,  # without RUN, as the end of our run must not end the guardian
+                start_new_session=True,  # a signal from the terminal is not meant for it
+            )
+        finally:
+            os.close(theirs)
+        for line in others:
+            self._tell(line)
 
-    def _tell(self, *words: str) -> bool:
+    def _hang_up(self) -> None:
+        """Close this process's end of the pipe to the guardian."""
+        if self._pipe is not None:
+            self._pipe.close()
+            self._pipe = None
+
+    def _tell(self, line: bytes) -> bool:
         """Send a line to the guardian. Return False if the guardian has ended."""
-        if self._process is None or self._process.stdin is None:
+        if self._pipe is None:
             return False
         with contextlib.suppress(BrokenPipeError):
-            os.write(self._process.stdin.fileno(), json.dumps(words).encode() + b"\n")
+            self._pipe.write(line)
             return True
         return False
+
+
+def _line(*words: str) -> bytes:
+    return json.dumps(words).encode() + b"\n"
 
 
 guardian = Guardian()

@@ -77,6 +77,27 @@ def test_up_command_interrupted_midway_leaves_no_process_and_no_data_directory(
     assert data.parent.exists() == (number == signal.SIGKILL)
 
 
+KILLED_BEFORE_ITS_FILE = """
+import os, signal, sys
+from oncelog.deploy.cluster import layout, local_cluster
+
+def be_killed(*_):
+    assert os.listdir(sys.argv[1]) == [layout.LOCK_FILE]
+    os.kill(os.getpid(), signal.SIGKILL)
+
+setattr({replaced}, be_killed)
+local_cluster.Cluster(1, data=sys.argv[1]).up()
+"""
+
+
+@pytest.mark.parametrize("moment", ['local_cluster.Cluster, "_file_to_start"', 'layout, "write"'])
+def test_up_killed_before_its_cluster_file_leaves_no_directory(scratch: Path, moment: str) -> None:
+    program = KILLED_BEFORE_ITS_FILE.format(replaced=moment)
+    up = subprocess.run([sys.executable, "-c", program, str(scratch / "data")], check=False)
+    assert up.returncode == -signal.SIGKILL
+    until(lambda: not left_in(scratch), lambda: f"{left_in(scratch)}")
+
+
 def test_ps_all_lists_every_cluster_and_down_all_ends_a_node_without_cluster_files(
     scratch: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

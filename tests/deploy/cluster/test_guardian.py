@@ -81,6 +81,27 @@ def test_guardian_of_a_killed_owner_ends_its_children_and_removes_its_directory(
         until(lambda: not psutil.pid_exists(guardian))
 
 
+KILLED_AT_THE_START = """
+import os, signal, subprocess, sys
+from oncelog.deploy.cluster.ends import guardian
+
+def start_and_be_killed(*command, **options):
+    started(*command, **options)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+started, subprocess.Popen = subprocess.Popen, start_and_be_killed
+guardian.guardian.keep("directory", sys.argv[1])
+"""
+
+
+def test_guardian_of_an_owner_killed_at_its_start_removes_the_directory(tmp_path: Path) -> None:
+    folder = tmp_path / "kept"
+    folder.mkdir()
+    owner = subprocess.run([sys.executable, "-c", KILLED_AT_THE_START, str(folder)], check=False)
+    assert owner.returncode == -signal.SIGKILL
+    until(lambda: not folder.exists())
+
+
 def test_guardian_ignores_signals_and_the_removal_of_its_working_directory(tmp_path: Path) -> None:
     """A service manager sends its signal to all processes of a service."""
     folder, working = tmp_path / "kept", tmp_path / "working"
@@ -150,9 +171,10 @@ def test_guardian_that_was_killed_is_replaced_at_the_next_request(tmp_path: Path
     first = guardian._process
     assert first is not None
     first.kill()
-    first.communicate()
+    first.wait()
     guardian.keep("directory", tmp_path / "b")
     second = guardian._process
     assert second is not None and second is not first
-    second.communicate()  # as if this process had ended
+    guardian._hang_up()  # as if this process had ended
+    second.wait()
     until(lambda: not list(tmp_path.iterdir()))

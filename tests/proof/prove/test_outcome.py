@@ -35,6 +35,21 @@ def test_outcome_repr_has_verdict_seed_and_faults() -> None:
     assert len(repr(outcome(story=STORY * 20))) <= REPR_MAX + 2
 
 
+def test_outcome_exactly_once_names_the_planned_faults_that_met_no_work() -> None:
+    found = outcome(doubled={})
+    found.sure = ["stall@leader", "slow@Produce", "slow@Produce", "hold@Produce", "error@Produce"]
+    found.struck = [
+        Struck(1.0, "instance-1", "slow@Produce", "", met=1),
+        Struck(2.0, "instance-1", "slow@Produce", "", is_made=False),
+        Struck(3.0, "", "stall@leader", "", is_made=False),
+        Struck(4.0, "instance-1", "hold@Produce", "", met=0),
+    ]
+    named = "not tested: error@Produce, hold@Produce, stall@leader (the plan had these faults"
+    assert named in str(found) and found.as_fields()["untested"] == found.untested
+    found.sure = ["slow@Produce"]
+    assert "not tested" not in str(found)
+
+
 def test_outcome_in_a_failed_assertion_is_shown_completely() -> None:
     found = outcome()
     with pytest.raises(AssertionError, match="AT LEAST ONCE: 1 doubled; seed 41") as failed:
