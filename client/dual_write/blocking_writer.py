@@ -74,10 +74,10 @@ class BlockingDualWriter(WriterFlow):
             if not self._is_taken:  # a block of another thread may be ending
                 drive(self._settle_at_close())
         finally:
-            producer, self._producer = self._producer, None
             try:
-                if producer is not None:
-                    producer.close()
+                if self._producer is not None:
+                    self._producer.close()
+                    self._producer = None  # only now, for a close after an interrupted one
             finally:
                 drive(self._close_connection())
 

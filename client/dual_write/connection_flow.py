@@ -90,9 +90,9 @@ class ConnectionFlow:
         if self._is_forked:
             return
         if self._connect is not None and self.connection is not None:
-            connection, self.connection = self.connection, None
             with contextlib.suppress(Exception):
-                yield connection.close
+                yield self.connection.close
+            self.connection = None  # only now, for a close after an interrupted one
 
     def _run(self, script: Script[Any]) -> Flow[Any]:
         return run(script, self.connection, Dialect(self.connection))

@@ -78,17 +78,19 @@ class BlockingWriterPool(PoolOfWriters):
     def acquire(self, *, timeout_ms: int | None = None) -> Generator[BlockingDualWriter]:
         """Lend a writer as `WriterPool.acquire` does, to the thread that enters."""
         holder = _Thread()
-        slot = self._take(holder, self._timeout_ms if timeout_ms is None else timeout_ms)
         try:
+            slot = self._take(holder, self._timeout_ms if timeout_ms is None else timeout_ms)
             writer = slot.writer
             if writer is None or slot.is_orphan or writer.stopped_by is not None:
                 writer = self._renew(slot)
             writer.on_use = holder.seen
             yield writer
         finally:
-            if not self._is_forked:  # a thread of the parent may hold the lock
-                with self._lock:
-                    self._names.give_back(slot, holder)
+            try:
+                self._give_back(holder)
+            except BaseException:  # of a signal handler: the writer would stay lent for ever
+                self._give_back(holder)
+                raise
 
     def close(self) -> None:
         """Close the writers as `WriterPool.close` does."""
@@ -105,12 +107,13 @@ class BlockingWriterPool(PoolOfWriters):
 
     def _take(self, holder: _Thread, timeout_ms: int) -> Slot:
         self._refuse()
-        change = threading.Event()
         until = time.monotonic() + timeout_ms / 1000
-        ticket = Ticket(holder, change.set)
-        with self._lock:
-            self._names.wait(ticket)
+        waits = threading.Lock()  # an Event would stay locked if a signal handler raised in it
+        waits.acquire()
+        ticket = Ticket(holder, lambda: waits.locked() and waits.release())
         try:
+            with self._lock:
+                self._names.wait(ticket)
             while True:
                 self._refuse()
                 with self._lock:
@@ -120,35 +123,48 @@ class BlockingWriterPool(PoolOfWriters):
                     if now >= until:
                         raise self._names.none_free(timeout_ms / 1000, now)
                     is_next = self._names.is_next(ticket)
-                change.wait(min(LOOK_S, until - now) if is_next else until - now)
-                change.clear()
+                waits.acquire(timeout=min(LOOK_S, until - now) if is_next else until - now)
         finally:
-            if not self._is_forked:
-                with self._lock:
-                    self._names.leave(ticket)
+            try:
+                self._leave(ticket)
+            except BaseException:  # of a signal handler: later tickets would wait behind this one
+                self._leave(ticket)
+                raise
+
+    def _leave(self, ticket: Ticket) -> None:
+        if not self._is_forked:  # a thread of the parent may hold the lock
+            with self._lock:
+                self._names.leave(ticket)
+
+    def _give_back(self, holder: _Thread) -> None:
+        if not self._is_forked:
+            with self._lock:
+                for slot in self._names.slots:
+                    self._names.give_back(slot, holder)
 
     def _renew(self, slot: Slot) -> BlockingDualWriter:
         """Start a new writer of a name, as `WriterPool._renew` does."""
-        old, slot.writer = slot.writer, None
-        if old is not None:
-            self._close_writer(slot, old)
+        self._close_writer(slot)
         writer = BlockingDualWriter(self._source, slot.name, self._connect, **self._options)
         writer.start()
-        if self._is_closed:  # meanwhile
-            self._close_writer(slot, writer)
-            raise ClientClosed(CLOSED)
         slot.writer, slot.is_orphan = writer, False
+        if self._is_closed:  # meanwhile
+            self._close_writer(slot)
+            raise ClientClosed(CLOSED)
         return writer
 
     def _close(self, slot: Slot, until: float) -> None:
         while slot.holder is not None and (left := until - time.monotonic()) > 0:
             time.sleep(min(CLOSE_LOOK_S, left))
-        writer, slot.writer = slot.writer, None
-        if writer is not None:
-            self._close_writer(slot, writer)
+        self._close_writer(slot)
 
-    def _close_writer(self, slot: Slot, writer: BlockingDualWriter) -> None:
+    def _close_writer(self, slot: Slot) -> None:
+        writer = slot.writer
+        if writer is None:
+            return
         try:
             writer.close()
         except Exception as problem:
             logger.warning("%s: closing the writer failed: %s", slot.name, problem)
+        if slot.writer is writer:
+            slot.writer = None  # only now, for a close after an interrupted one

@@ -81,7 +81,7 @@ class PoolOfWriters:
         self._names = PoolNames(prefix, size)
         self._source, self._connect, self._options = source, connect, options
         self._timeout_ms = acquire_timeout_ms
-        self._lock = threading.Lock()  # for threads; tasks take turns anyway
+        self._lock = threading.RLock()  # for threads and signal handlers; tasks take turns anyway
         self._is_closed = self._is_forked = False
         tell_of_forks(self)
 

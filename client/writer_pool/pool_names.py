@@ -1,14 +1,16 @@
 """The holders of a pool's writers, PREFIX-0 to PREFIX-(N-1), and the queue for them.
 
-The file does no I/O. The pools (pool.py, blocking_pool.py) start and close the writers. Waiting
+The file does no I/O. A signal handler may raise in any call of a thread, which may be repeated
+then. The pools (pool.py, blocking_pool.py) start and close the writers. Waiting
 tasks are served in order. A holder is dead if it has ended without returning its writer. That
 writer may be in the middle of a block, so the next holder of the name starts it anew. The start
 fences the old writer and ends its transactions.
 """
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Protocol
 
 from ...wire.errors import ErrorCode, InvalidConfig, KafkaError
@@ -71,7 +73,6 @@ class PoolNames:
         checked_name(f"{prefix}-{size - 1}")
         self.prefix = prefix
         self.slots = [Slot(f"{prefix}-{number}") for number in range(size)]
-        self._free = deque(self.slots)
         self._waiting: OrderedDict[Ticket, None] = OrderedDict()
 
     def wait(self, ticket: Ticket) -> None:
@@ -91,13 +92,18 @@ class PoolNames:
         """
         if not self.is_next(ticket):
             return None
-        slot = self._free.popleft() if self._free else self._orphan()
+        slot = self._free() or self._orphan()
         if slot is None:
             self._raise_if_lost()
             return None
         slot.holder, slot.since_s = ticket.holder, now_s
         self.leave(ticket)
         return slot
+
+    def _free(self) -> Slot | None:
+        """Return the free slot whose last use began first."""
+        free = (slot for slot in self.slots if slot.holder is None and slot.lost is None)
+        return min(free, key=lambda slot: slot.since_s, default=None)
 
     def _orphan(self) -> Slot | None:
         for slot in self.slots:
@@ -113,10 +119,10 @@ class PoolNames:
 
     def leave(self, ticket: Ticket) -> None:
         """Remove a ticket from the queue, whether or not it got a writer."""
-        was_next = self.is_next(ticket)
+        if self.is_next(ticket):
+            for following in islice(self._waiting, 1, 2):
+                following.wake()  # before the ticket leaves, so that a repeated call wakes it, too
         self._waiting.pop(ticket, None)
-        if was_next:
-            self.wake_next()
 
     def give_back(self, slot: Slot, holder: WriterHolder) -> None:
         """Return a writer to the pool.
@@ -125,12 +131,10 @@ class PoolNames:
         """
         if slot.holder is not holder:
             return
-        slot.holder = None
         stopped = None if slot.writer is None else slot.writer.stopped_by
         if isinstance(stopped, WriterSuperseded):
             slot.lost = stopped
-        else:
-            self._free.append(slot)
+        slot.holder = None
         self.wake_next()
 
     def wake_next(self) -> None:
