@@ -335,7 +335,8 @@ class LocalLog:
         loaded: ProducerStateTable | None = None
         while loaded is None:
             at = self.segments, self.snapshots, self.log_end_offset, self.now_ms
-            loaded = yield from while_unchanged(self.segments, load_producers(*at))
+            steps = load_producers(*at, self.high_watermark)
+            loaded = yield from while_unchanged(self.segments, steps)
         return loaded
 
     def rebuilding(self) -> Steps[None]:

@@ -83,6 +83,7 @@ def load_log(
     *,
     log_start_offset: int,
     recovery_point: int,
+    high_watermark: int,
     clean_shutdown: bool,
     machine_restarted: bool,
     now_ms: int,
@@ -115,6 +116,7 @@ def load_log(
         segments,
         snapshots,
         log_start_offset,
+        high_watermark,
         now_ms,
         whole_to=recovery_point if may_lack_pages else LONG_MAX,
         synced_to=recovery_point,
@@ -181,6 +183,7 @@ class _Recovery:
     segments: SegmentList
     snapshots: SnapshotFiles
     log_start_offset: int
+    high_watermark: int  # that of the checkpoint
     now_ms: int
     whole_to: int  # a batch below this offset may be missing only if no later one exists
     synced_to: int
@@ -265,6 +268,7 @@ class _Recovery:
         epochs.truncate_from_end(log_end_offset)
         epochs.truncate_from_start(self.log_start_offset)
         producers.skip_to(log_end_offset)
+        producers.advance_high_watermark(self.high_watermark)
         are_epochs_saved = epochs.entries == self.saved_epochs
         try:
             if not are_epochs_saved:
@@ -306,7 +310,7 @@ class _Recovery:
             self.directory, self.segments, self.log_start_offset, end_offset
         )
         self.producers = yield from load_producers(
-            self.segments, self.snapshots, end_offset, self.now_ms
+            self.segments, self.snapshots, end_offset, self.now_ms, self.high_watermark
         )
 
     def _read_rest(self, segment: Segment) -> Steps[bool]:
@@ -338,6 +342,8 @@ class _Recovery:
                 assign_epoch(epochs, header)
                 count += 1
                 if count % _BATCHES_A_STEP == 0 or header.size_bytes > _BYTES_A_STEP:
+                    # Otherwise the first fetch removes all replicated transactions at once.
+                    producers.advance_high_watermark(self.high_watermark)
                     yield
         except (CorruptMessage, InvalidRecord):
             # Incomplete, damaged, or a control batch that is not a marker: the log ends before it.

@@ -120,6 +120,7 @@ class PartitionLog:
                     config,
                     log_start_offset=log_start_offset,
                     recovery_point=recovery_point,
+                    high_watermark=high_watermark,
                     clean_shutdown=clean_shutdown,
                     machine_restarted=machine_restarted,
                     now_ms=now_ms,

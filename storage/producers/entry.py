@@ -6,6 +6,7 @@ from enum import Enum
 from itertools import islice
 from typing import NamedTuple
 
+from ...runtime.steps import Steps
 from ...wire.record_batch import BatchHeader
 from .snapshot import ProducerSnapshotEntry
 
@@ -16,6 +17,7 @@ NO_OFFSET = -1
 NO_SEQUENCE = -1
 NO_TIMESTAMP = -1
 _DROP_AMONG = 1024
+_HEADERS_A_STEP = 512
 
 
 class Origin(Enum):
@@ -200,16 +202,18 @@ def drop_longest_idle(entries: dict[int, ProducerEntry]) -> None:
     entries.update((e.producer_id, e) for e in some if e.producer_id not in dropped)
 
 
-def refill_windows(
+def refilling_windows(
     entries: Mapping[int, ProducerEntry], headers: Iterable[tuple[int, BatchHeader]]
-) -> None:
+) -> Steps[None]:
     """Complete producers' windows of five batches from the batches before a snapshot.
 
     `headers` are (base offset, header) in rising order. Batches that are already in the window, and
     batches of another epoch, are skipped.
     """
     older: dict[int, list[AppendedBatch]] = {}
-    for base_offset, header in headers:
+    for count, (base_offset, header) in enumerate(headers, 1):
+        if count % _HEADERS_A_STEP == 0:
+            yield
         entry = entries.get(header.producer_id)
         if (
             entry is None
@@ -226,7 +230,9 @@ def refill_windows(
             )
         )
         del batches[:-WINDOW_BATCHES]
-    for producer_id, batches in older.items():
+    for count, (producer_id, batches) in enumerate(older.items(), 1):
+        if count % _HEADERS_A_STEP == 0:
+            yield
         entry = entries[producer_id]
         entry.batches[:0] = batches
         del entry.batches[:-WINDOW_BATCHES]

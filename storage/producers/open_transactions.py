@@ -6,8 +6,13 @@ either kind, which is the last stable offset (LSO).
 """
 
 import heapq
+from collections import OrderedDict
 from collections.abc import Iterable
 from typing import NamedTuple
+
+from ...runtime.steps import Steps
+
+_LOADED_A_STEP = 1024
 
 
 class CompletedTransaction(NamedTuple):
@@ -31,7 +36,9 @@ class OpenTransactions:
 
     def __init__(self) -> None:
         # First offset -> producer id, in rising order, because transactions begin at the log end.
-        self._ongoing: dict[int, int] = {}
+        # The first key of a dict is found behind all removed keys, which takes too long if many
+        # transactions end in their order.
+        self._ongoing: OrderedDict[int, int] = OrderedDict()
         # (first offset, marker offset) in a heap, whose top is removed once its marker is
         # committed.
         self.unreplicated: list[tuple[int, int]] = []
@@ -77,8 +84,15 @@ class OpenTransactions:
         """Return the transactions without a marker as rising (first offset, producer id)."""
         return list(self._ongoing.items())
 
-    def load(self, ongoing: Iterable[tuple[int, int]]) -> None:
-        """Start again with these ongoing transactions, as (first offset, producer id)."""
+    def clear(self) -> None:
+        """Remove all transactions."""
         self.unreplicated.clear()
         self._ongoing.clear()
-        self._ongoing.update(sorted(ongoing))
+
+    def loading(self, ongoing: Iterable[tuple[int, int]]) -> Steps[None]:
+        """Start again with these ongoing transactions, as rising (first offset, producer id)."""
+        self.clear()
+        for count, (first_offset, producer_id) in enumerate(ongoing, 1):
+            self._ongoing[first_offset] = producer_id
+            if count % _LOADED_A_STEP == 0:
+                yield

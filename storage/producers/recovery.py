@@ -36,9 +36,16 @@ HEADERS_A_STEP = 128  # some 0.3 ms
 
 
 def load_producers(
-    segments: SegmentList, snapshots: SnapshotFiles, end_offset: int, now_ms: int
+    segments: SegmentList,
+    snapshots: SnapshotFiles,
+    end_offset: int,
+    now_ms: int,
+    high_watermark: int = 0,
 ) -> Steps[ProducerStateTable]:
     """Load producer state as of `end_offset` from the newest snapshot and the batches after it.
+
+    Transactions with markers below `high_watermark` are removed on the way, since the first fetch
+    would remove all of them at once.
 
     A snapshot below the log start is also used (Kafka drops it), because a producer's last sequence
     is needed even after its records were deleted.
@@ -57,12 +64,13 @@ def load_producers(
         if len(producers):
             headers = yield from _headers_before(segments, newest[0])
             yield
-            producers.refill_windows(headers)
+            yield from producers.refilling_windows(headers)
             yield from _mark_aborted(producers, segments, newest[0])
 
     def replay(segment: Segment, position: int, header: BatchHeader) -> None:
         read = partial(segment.file.read, position, header.size_bytes)
         take_in(producers, header, header.base_offset, read, now_ms)
+        producers.advance_high_watermark(high_watermark)
 
     yield from walk_headers(segments, producers.end_offset, end_offset, replay)
     producers.skip_to(end_offset)
@@ -172,6 +180,8 @@ def _headers_before(segments: SegmentList, end_offset: int) -> Steps[list[tuple[
     for segment in reversed(list(segments)):
         if segment.base_offset >= end_offset:
             continue
+        if bytes_left <= 0 or batches_left <= 0:
+            break
         found = segment.position_of(end_offset)
         end = segment.size_bytes if found is None else found[0]
         while end > 0 and bytes_left > 0 and batches_left > 0:

@@ -2,8 +2,8 @@
 
 The bytes are int16 version (1), uint32 CRC-32C of everything after it, int32 count, then 46 bytes
 an entry. Only the last batch of a producer is stored. The rest of its window of five is read from
-the log (`ProducerStateTable.refill_windows`). Kafka writes the entries in the order of a hash map.
-Here they are sorted by producer id, so that equal states have equal bytes.
+the log (`ProducerStateTable.refilling_windows`). Kafka writes the entries in the order of a hash
+map. Here they are sorted by producer id, so that equal states have equal bytes.
 """
 
 import struct

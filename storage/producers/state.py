@@ -37,7 +37,7 @@ from .entry import (
     Origin,
     ProducerEntry,
     drop_longest_idle,
-    refill_windows,
+    refilling_windows,
 )
 from .open_transactions import CompletedTransaction, OpenTransactions
 from .snapshot import ProducerSnapshotEntry, encoding
@@ -426,7 +426,7 @@ class ProducerStateTable:
         """Remove all state. The log from `end_offset` on is applied next."""
         self._entries.clear()
         self.cut = None
-        self._transactions.load(())
+        self._transactions.clear()
         self._guards.clear()
         self.end_offset = end_offset
 
@@ -444,21 +444,24 @@ class ProducerStateTable:
     ) -> Steps[None]:
         """Replace all state by the entries of a snapshot at `end_offset`."""
         self.clear(end_offset)
-        ongoing: list[tuple[int, int]] = []
+        runs: list[list[tuple[int, int]]] = [[]]
         for count, entry in enumerate(entries, 1):
             self._entries[entry.producer_id] = ProducerEntry.from_snapshot(entry, now_ms)
             if entry.current_transaction_first_offset != NO_OFFSET:
-                ongoing.append((entry.current_transaction_first_offset, entry.producer_id))
+                runs[-1].append((entry.current_transaction_first_offset, entry.producer_id))
             if count % _ENTRIES_A_STEP == 0:
+                runs[-1].sort()
+                runs.append([])
                 yield
-        self._transactions.load(ongoing)
+        runs[-1].sort()
+        yield from self._transactions.loading(merge(*runs))
 
-    def refill_windows(self, headers: Iterable[tuple[int, BatchHeader]]) -> None:
+    def refilling_windows(self, headers: Iterable[tuple[int, BatchHeader]]) -> Steps[None]:
         """Complete producers' windows of five batches from the log before a loaded snapshot.
 
         `headers` are rising (base offset, header), for example of the last two segments.
         """
-        refill_windows(self._entries, headers)
+        yield from refilling_windows(self._entries, headers)
 
     def mark_aborted(self, producer_id: int, first_offset: int, last_offset: int) -> None:
         """Mark the batches of a transaction in its producer's window as aborted."""

@@ -3,13 +3,15 @@
 An entry of a time index names a batch and its timestamp. The marker of an aborted transaction is in
 the segment, and has the same producer id. A batch begins at the transaction's first offset, and
 another batch at its last stable offset. These two batches are also compared, if they are in the
-segment and were not removed by compaction. The headers of a segment with aborted transactions are
-read, because an entry hides all batches of its producer since the previous marker, and none before
-that marker.
+segment and were not removed by compaction. All headers of a segment with aborted transactions are
+read once, because an entry hides all batches of its producer since the previous marker, and none
+before that marker. Thus most entries need no lookup.
 """
 
-from collections.abc import Iterator, Mapping
+from collections import OrderedDict
+from collections.abc import Iterator
 from contextlib import suppress
+from itertools import chain
 from typing import Protocol
 
 from ...runtime.steps import Steps
@@ -62,60 +64,99 @@ def check_time_entry(segment: IndexedSegment, entry: tuple[int, int]) -> tuple[i
 
 
 def checking_aborts(segment: IndexedSegment) -> Steps[None]:
-    """Raise CorruptTransactionIndex unless the batches that the index entries name exist."""
-    index, least_stable = segment.transaction_index, 0
-    entries = index.all()
-    for number, entry in enumerate(entries, 1):
-        try:
-            is_right = least_stable <= entry.last_stable_offset and _is_right(segment, entry)
-        except (CorruptMessage, InvalidRecord):
-            is_right = False
+    """Raise CorruptTransactionIndex unless the index entries agree with the segment's batches.
+
+    One walk over the headers confirms most entries. The batches of any other entry are looked up.
+    Such an entry names a batch that compaction has removed, or its marker follows a damaged batch.
+    """
+    index, least_stable, lookups = segment.transaction_index, 0, 0
+    walk = _TransactionWalk(segment)
+    for entry in chain.from_iterable(index.blocks()):
+        is_right = least_stable <= entry.last_stable_offset
+        if is_right and not (yield from walk.confirming(entry)):
+            lookups += 1
+            try:
+                is_right = _is_right(segment, entry)
+            except (CorruptMessage, InvalidRecord):
+                is_right = False
+            if lookups % _ENTRIES_A_STEP == 0:
+                yield
         if not is_right:
             raise CorruptTransactionIndex(index.path, f"the log has no {entry}", _REMEDY)
         least_stable = entry.last_stable_offset
-        if number % _ENTRIES_A_STEP == 0:
-            yield
-    if entries:
-        with suppress(CorruptMessage, OSError):  # readers of the damaged batch find it
-            yield from _checking_first_offsets(
-                segment, {each.last_offset: each for each in entries}
+
+
+class _TransactionWalk:
+    """A walk over the headers of a segment, which follows the transactions to their markers."""
+
+    def __init__(self, segment: IndexedSegment) -> None:
+        self._segment = segment
+        self._headers = enumerate(scan_headers(segment.file, 0, segment.size_bytes), 1)
+        self._open: OrderedDict[int, int] = OrderedDict()  # producer id -> first offset
+        self._markers: dict[int, int] = {}  # producer id -> offset of its last marker
+
+    def confirming(self, entry: AbortedTransaction) -> Steps[bool]:
+        """Walk to the marker of an entry, and return whether all batches of the entry are found.
+
+        False says nothing about the entry, which must be looked up then. Raises
+        CorruptTransactionIndex for an entry that covers other batches than its transaction's.
+        """
+        # Readers find a damaged batch. The walk ends before it.
+        with suppress(CorruptMessage, InvalidRecord, OSError):
+            for number, (position, header) in self._headers:
+                if number % _HEADERS_A_STEP == 0:
+                    yield
+                producer_id, offset = header.producer_id, header.base_offset
+                if header.is_control:
+                    previous = self._markers.get(producer_id, -1)
+                    self._markers[producer_id] = offset
+                    first_offset = self._open.pop(producer_id, None)
+                    if offset == entry.last_offset:
+                        bound = offset if first_offset is None else first_offset
+                        if not previous < entry.first_offset <= bound:
+                            yield from self._refuse(entry, position + header.size_bytes, header)
+                        return self._agrees(entry, first_offset, position, header)
+                elif header.is_transactional:
+                    self._open.setdefault(producer_id, offset)
+                if offset >= entry.last_offset:
+                    break
+        return False
+
+    def _agrees(
+        self,
+        entry: AbortedTransaction,
+        first_offset: int | None,
+        position: int,
+        header: BatchHeader,
+    ) -> bool:
+        """Return whether a marker, and the open transactions after it, are those of an entry."""
+        base_offset = self._segment.base_offset
+        stable_offset = next(iter(self._open.values()), header.next_offset)
+        return (
+            entry.producer_id == header.producer_id
+            and (entry.first_offset == first_offset or entry.first_offset < base_offset)
+            and (
+                entry.last_stable_offset == stable_offset or entry.last_stable_offset < base_offset
             )
+            and _is_abort(self._segment, position, header)
+        )
+
+    def _refuse(self, entry: AbortedTransaction, end: int, last: BatchHeader) -> Steps[None]:
+        """Raise CorruptTransactionIndex, or CorruptMessage for a damaged batch up to `last`."""
+        segment, self._headers = self._segment, iter(())
+        offsets = range(segment.base_offset, last.next_offset)
+        for number, _ in enumerate(scan_closed(segment.file, 0, end, offsets), 1):
+            if number % _ENTRIES_A_STEP == 0:
+                yield
+        path = segment.transaction_index.path
+        raise CorruptTransactionIndex(path, f"the log has no {entry}", _REMEDY)
 
 
-def _checking_first_offsets(
-    segment: IndexedSegment, entries: Mapping[int, AbortedTransaction]
-) -> Steps[None]:
-    """Raise CorruptTransactionIndex unless each entry covers exactly its transaction's batches.
-
-    entries: by the offset of the marker. Batches may be missing if compaction has removed them.
-    Raises CorruptMessage instead where a batch up to the marker is damaged.
-    """
-    last_offset, markers, firsts = max(entries), dict[int, int](), dict[int, int]()
-    headers = scan_headers(segment.file, 0, segment.size_bytes)
-    for number, (position, header) in enumerate(headers, 1):
-        producer_id = header.producer_id
-        if header.is_control:
-            first_offset = firsts.pop(producer_id, header.base_offset)
-            entry = entries.get(header.base_offset)
-            if entry and not markers.get(producer_id, -1) < entry.first_offset <= first_offset:
-                yield from _checking_batches(segment, position + header.size_bytes, header)
-                path = segment.transaction_index.path
-                raise CorruptTransactionIndex(path, f"the log has no {entry}", _REMEDY)
-            if header.base_offset >= last_offset:
-                return
-            markers[producer_id] = header.base_offset
-        elif header.is_transactional:
-            firsts.setdefault(producer_id, header.base_offset)
-        if number % _HEADERS_A_STEP == 0:
-            yield
-
-
-def _checking_batches(segment: IndexedSegment, end: int, last: BatchHeader) -> Steps[None]:
-    """Raise CorruptMessage unless all batches from the segment's start to `last` are intact."""
-    offsets = range(segment.base_offset, last.next_offset)
-    for number, _ in enumerate(scan_closed(segment.file, 0, end, offsets), 1):
-        if number % _ENTRIES_A_STEP == 0:
-            yield
+def _is_abort(segment: IndexedSegment, position: int, header: BatchHeader) -> bool:
+    """Return whether an intact batch at a position is an abort marker, or raise CorruptMessage."""
+    batch = segment.file.read(position, header.size_bytes)
+    check_crc(batch, 0, decode_header(batch))
+    return decode_marker(batch)[0] is ControlType.ABORT
 
 
 def _is_right(segment: IndexedSegment, entry: AbortedTransaction) -> bool:
@@ -125,9 +166,7 @@ def _is_right(segment: IndexedSegment, entry: AbortedTransaction) -> bool:
         return False
     found = segment.position_of(last_offset)
     assert found is not None
-    batch = segment.file.read(found[0], found[1])
-    check_crc(batch, 0, decode_header(batch))
-    if decode_marker(batch)[0] is not ControlType.ABORT:
+    if not _is_abort(segment, found[0], marker):
         return False
     if first_offset >= segment.base_offset:
         first = _batch_at(segment, first_offset)

@@ -114,7 +114,11 @@ class TransactionIndex(EntryFile):
 
     def all(self) -> list[AbortedTransaction]:
         """Return all entries, in the order of their markers."""
-        return [each for number in range(self._block_count) for each in self._block(number)]
+        return [each for block in self.blocks() for each in block]
+
+    def blocks(self) -> Iterator[list[AbortedTransaction]]:
+        """Yield all blocks, the oldest first."""
+        return map(self._block, range(self._block_count))
 
     def newest_first(self, offset: int) -> Iterator[list[AbortedTransaction]]:
         """Yield the blocks with markers below `offset`, the newest first."""

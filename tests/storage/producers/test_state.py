@@ -524,7 +524,7 @@ def test_producer_windows_are_refilled_from_the_log_before_the_snapshot(log):
         header = batch(number * 2, 2)
         headers.append((log.write(header), header))
     copy = reloaded(log)
-    copy.table.refill_windows(headers)
+    run_to_end(copy.table.refilling_windows(headers))
     for number in range(4, 9):
         assert copy.send(number * 2, 2) == Duplicate(number * 2, number * 2 + 1, NOW)
     with pytest.raises(OutOfOrderSequenceNumber):
@@ -536,7 +536,7 @@ def test_producer_window_is_not_refilled_with_batches_of_another_epoch(log):
     old, new = batch(0, 2), batch(0, 2, epoch=1)
     headers = [(log.write(old), old), (log.write(new), new)]
     copy = reloaded(log)
-    copy.table.refill_windows(headers)
+    run_to_end(copy.table.refilling_windows(headers))
     assert len(present(copy.table.entry(7)).batches) == 1
 
 

@@ -116,7 +116,7 @@ def test_producer_state_after_random_histories_equals_a_naive_model(history, hig
         if step[0] == "reload":
             entries = decode(encode(table.snapshot_entries()))
             run_to_end(table.loading_entries(entries, table.end_offset, NOW))
-            table.refill_windows(written)
+            run_to_end(table.refilling_windows(written))
             for transaction in aborted:
                 table.mark_aborted(*transaction)
             continue

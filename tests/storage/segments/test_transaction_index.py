@@ -356,6 +356,7 @@ def test_log_with_a_damaged_marker_in_a_closed_segment_is_opened(
 
         def scan(file, start, end):
             raise OSError(errno.EIO, os.strerror(errno.EIO))
+            yield
 
         monkeypatch.setattr(entry_checks, "scan_headers", scan)
     log = logs.open(segment_bytes=1 << 20, index_interval_bytes=1)
