@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from typing import Any, TextIO
 
 from ...wire.printable import printable
+from .ends.flag import Flag
 
 WIDTH_MIN = 20
 TEXT_WIDTH = 20  # the least width of a column of sentences
@@ -116,7 +117,7 @@ def say(*lines: str) -> None:
 @contextmanager
 def never_silent(every_s: float = 5.0) -> Iterator[Callable[[str], None]]:
     """Yield a function like `say`, and repeat its last message after each `every_s` of silence."""
-    spoke, over = threading.Event(), threading.Event()
+    spoke, over = Flag(), Flag()
     words, since_s = "at work", time.monotonic()
 
     def say_and_keep(text: str) -> None:

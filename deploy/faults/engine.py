@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Generic, TypeVar
 
+from ..cluster.ends.flag import Flag
 from ..cluster.failure import Failure
 from ..cluster.local_cluster import Cluster
 from .schedule import Fault
@@ -36,12 +37,13 @@ class FaultContext(Generic[ClusterT]):
 
     def __init__(self, cluster: ClusterT) -> None:
         self.cluster = cluster
-        self.stopping = threading.Event()
+        self.stopping = Flag()
         self.tried = self.ended = 0
         self.hits: Counter[str] = Counter()
         self.misses: list[str] = []
         self.problem: BaseException | None = None
-        self.changed = threading.Condition()
+        # A Condition would stay locked if a signal handler raised in it.
+        self.lock = threading.RLock()
         self.links_in_use = threading.Lock()  # held while links are broken, or must not be
 
     @property
@@ -75,7 +77,7 @@ class FaultContext(Generic[ClusterT]):
 
         Further calls for the same fault only wait.
         """
-        with self.changed:
+        with self.lock:
             if not fault.target:
                 fault.target = target
                 self.hits[fault.kind] += 1
@@ -83,7 +85,7 @@ class FaultContext(Generic[ClusterT]):
 
     def miss(self, kind: str, why: str) -> None:
         """Record a fault that failed or had no seen effect."""
-        with self.changed:
+        with self.lock:
             if len(self.misses) < MISSES_KEPT:
                 self.misses.append(f"{kind}: {why}")
 
@@ -96,16 +98,14 @@ class FaultContext(Generic[ClusterT]):
             actions[fault.kind](self, fault)
         except self.tolerated as why:
             self.miss(f"{fault.kind}{' (it was made)' if fault.target else ''}", str(why))
-        with self.changed:
+        with self.lock:
             self.ended += bool(fault.target)
-            self.changed.notify_all()
 
     def fail(self, problem: BaseException) -> None:
         """End all schedules because of an unexpected error, which the run raises."""
-        with self.changed:
+        with self.lock:
             self.problem = problem
             self.stopping.set()
-            self.changed.notify_all()
 
 
 Action = Callable[[ContextT, Fault], None]
@@ -132,7 +132,7 @@ class Scheduler(threading.Thread):
                 self._wait_for_turn(fault)
                 if self._context.stopping.is_set():
                     return
-                with self._context.changed:
+                with self._context.lock:
                     self._context.tried += 1
                 self._context.make(fault, self._actions)
         except BaseException as problem:  # raised by the conductor of the run

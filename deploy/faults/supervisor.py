@@ -65,7 +65,8 @@ class Supervisor:
         self._logs = logs
         self.run = new_run()
         self._children: dict[str, ChildProcess] = {}
-        self._changed = threading.Condition()  # holds an RLock
+        # A Condition would stay locked if a signal handler raised in it.
+        self._lock = threading.RLock()
         self.failed: Failure | None = None
         self.restarts = 0  # how often a child ended by itself
 
@@ -110,7 +111,7 @@ class Supervisor:
     def start(self, name: str) -> None:
         """Start a child that does not run."""
         guardian.keep("run", self.run)
-        with self._changed:
+        with self._lock:
             before = self._children.get(name)
             incarnation = 1 if before is None else before.incarnation + 1
             with open(self.log(name), "ab", opener=opener) as log:
@@ -186,12 +187,15 @@ class Supervisor:
 
         Raises the reason if a child stays down permanently.
         """
-        with self._changed:
-            self._changed.wait_for(lambda: self.failed is not None or condition(), timeout_s)
-            if condition():
-                return True
-            self.check()
-            return False
+        end_s = time.monotonic() + timeout_s
+        while True:
+            with self._lock:
+                if condition():
+                    return True
+                self.check()
+            if (left_s := end_s - time.monotonic()) <= 0:
+                return False
+            time.sleep(min(POLL_S, left_s))
 
     def check(self) -> None:
         """Raise the error of a child that stays down permanently, if there is one."""
@@ -212,7 +216,7 @@ class Supervisor:
 
     def unwanted(self, name: str) -> ChildProcess:
         """Mark a child as not to be started again when it ends, and return it."""
-        with self._changed:
+        with self._lock:
             child = self._children[name]
             child.is_wanted = False
             return child
@@ -235,9 +239,8 @@ class Supervisor:
                 with contextlib.suppress(ValueError):
                     event = json.loads(line)
                     if isinstance(event, list) and event:
-                        with self._changed:
+                        with self._lock:
                             self.on_event(name, *event)
-                            self._changed.notify_all()
                         continue
                 with open(self.log(name), "ab", opener=opener) as log:
                     log.write(line)
@@ -249,14 +252,12 @@ class Supervisor:
                 # its remaining descendants would disturb its successor
                 end_session(child.process.pid)
                 time.sleep(self.restart_pause_s)
-            with self._changed:
+            with self._lock:
                 if child.is_wanted:
                     self._restart(name, child, code)
-                    self._changed.notify_all()
         except (Failure, OSError) as problem:  # else it would be unknown that the child stays away
-            with self._changed:
+            with self._lock:
                 self.failed = Failure(f"{name} was not started again: {problem}")
-                self._changed.notify_all()
 
     def _restart(self, name: str, child: ChildProcess, code: int) -> None:
         self.restarts += 1

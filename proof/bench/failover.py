@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from ...deploy.cluster.ends.flag import Flag
 from ...deploy.cluster.failure import Failure
 from ...deploy.cluster.local_cluster import Cluster
 from .load import percentile
@@ -39,7 +40,7 @@ class _Drip(threading.Thread):
     def __init__(self, settings: dict[str, Any], topic: str) -> None:
         super().__init__(daemon=True)
         self._settings, self._topic = settings, topic
-        self._stop_asked = threading.Event()
+        self._stop_asked = Flag()
         self.killed_at = float("inf")
         self.first_after: float | None = None
         self.acknowledged = 0

@@ -60,5 +60,5 @@ class ChaosContext(NodeContext):
         finally:
             if fault.target:
                 row = (fault.kind, fault.target, started_ns, now_ns(), self._seed)
-                with self.changed:
+                with self.lock:
                     self._recorder.add("faults", *row)

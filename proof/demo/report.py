@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...deploy.cluster.advice import shell_command
+from ...deploy.cluster.ends.flag import Flag
 from ...deploy.cluster.local_cluster import Cluster
 from ...deploy.cluster.terminal import say, tell, terminal_width, wrapped
 from ..judge.contents import END_ANOMALIES, STREAM_ANOMALIES
@@ -42,7 +43,7 @@ class Screen:
         """Begin to show progress. `options` are the options of a command that repeats this run."""
         self._started = self._spoke = time.monotonic()
         self._is_live = sys.stderr.isatty()
-        self._over = threading.Event()
+        self._over = Flag()
         self._lock = threading.Lock()
         self._doing = "the nodes start"
         self._counts: Callable[[], str] = lambda: ""

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
+from ...deploy.cluster.ends.flag import Flag
 from ...deploy.cluster.failure import Failure
 from ..judge.contents import NO_OFFSET, Acknowledgement
 from . import flights
@@ -72,8 +73,8 @@ class Stream(threading.Thread):
         self.fatal_errors = 0
         self._outlives_fatal_errors = outlives_fatal_errors
         self.handed_over = 0
-        self._burst = threading.Event()
-        self.finish = threading.Event()  # the faults are over: send the rest at full speed
+        self._burst = Flag()
+        self.finish = Flag()  # the faults are over: send the rest at full speed
         self.watched: dict[int, float | None] = {}  # partition -> its first acknowledgement
         self._watched_from_row = 0
         self._settings = settings

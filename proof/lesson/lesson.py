@@ -18,6 +18,7 @@ from ...client.admin import LATEST
 from ...client.blocking import BlockingAdmin, BlockingConsumer
 from ...client.blocking_producer import BlockingProducer
 from ...deploy.cluster.advice import shell_command
+from ...deploy.cluster.ends.flag import Flag
 from ...deploy.cluster.failure import Failure
 from ...deploy.cluster.local_cluster import Cluster
 from ...wire.errors import KafkaError
@@ -229,7 +230,7 @@ class Lesson:
     def _writing_orders(self) -> Iterator[None]:
         """Create new topics, and write orders during the `with` block."""
         self._new_topics()
-        is_over = threading.Event()
+        is_over = Flag()
         config = {**self._cluster.client_config(), **NOT_FOR_LONG}
 
         def write() -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...client.blocking_producer import BlockingProducer, HandedDelivery
+from ...deploy.cluster.ends.flag import Flag
 from ...wire.errors import KafkaError
 from .facts import InputAborted
 
@@ -38,7 +39,7 @@ class AbortedInputs(threading.Thread):
     ) -> None:
         super().__init__(name="prove-aborted-inputs", daemon=True)
         self._config, self._name, self._send, self._id_of = config, name, send, id_of
-        self._over = threading.Event()
+        self._over = Flag()
         self._number = 0
         self.ids = set[str]()
         self.facts: list[InputAborted] = []

@@ -125,7 +125,7 @@ class Application(Supervisor):
         return name
 
     def start(self, name: str) -> None:
-        with uninterrupted(), self._changed:
+        with uninterrupted(), self._lock:
             if self._is_closed:
                 raise Failure(f"{name} is not started any more.")
             self._awake_since_s[name] = time.monotonic()
@@ -133,7 +133,7 @@ class Application(Supervisor):
             super().start(name)
 
     def close(self) -> None:
-        with self._changed:
+        with self._lock:
             self._is_closed = True  # after this, a fault in progress starts no instance
         super().close()
 

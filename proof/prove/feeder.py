@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...client.blocking_producer import BlockingProducer, HandedDelivery
+from ...deploy.cluster.ends.flag import Flag
 from ...deploy.cluster.failure import Failure
 from .aborted_inputs import AbortedInputs, Handed
 from .facts import InputAborted
@@ -43,7 +44,7 @@ class Feeder(threading.Thread):
         super().__init__(name="prove-feeder", daemon=True)
         self._config, self._topics, self._rate = config, topics, rate
         self._feed, self._prefix = feed or self._plain, prefix
-        self._over = threading.Event()
+        self._over = Flag()
         self._feeding = threading.Lock()  # a user's function need not be thread-safe
         self.failed: Exception | None = None
         self.fed = 0

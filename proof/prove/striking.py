@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 
+from ...deploy.cluster.ends.flag import Flag
 from ...deploy.cluster.failure import Failure
 from ...deploy.cluster.local_cluster import Cluster
 from ...deploy.faults.protocol_proxy.events import Answer, Request
@@ -236,7 +237,7 @@ class Striker:
         if fault.needs_rebalance:
             self._provoke_rebalance()
         found: list[Struck] = []
-        begun, over, first = threading.Event(), threading.Event(), threading.Lock()
+        begun, over, first = Flag(), Flag(), threading.Lock()
         is_of_inputs = fault.apis == FETCH
 
         def held(request: Request, answer: Answer | None) -> Ending:

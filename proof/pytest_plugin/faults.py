@@ -75,15 +75,14 @@ class ScheduledFaults(FaultContext[Cluster]):
         self.stopping.set()
         self.thread.join(None if undo else ABANDON_TIMEOUT_S)
         self._is_over = True
-        with self.changed:
-            self.changed.notify_all()
 
     def wait(self, count: int, timeout_s: float) -> None:
         """Wait until `count` faults were injected and are over, or raise Failure at the timeout."""
-        with self.changed:
-            self.changed.wait_for(
-                lambda: self.ended >= count or self.problem is not None or self._is_over, timeout_s
-            )
+        end_s = time.monotonic() + timeout_s
+        while self.ended < count and self.problem is None and not self._is_over:
+            if (left_s := end_s - time.monotonic()) <= 0:
+                break
+            time.sleep(min(POLL_S, left_s))
         if self.problem is not None:
             raise self.problem
         if self.ended < count and self._is_over:

@@ -16,6 +16,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
+from ....deploy.cluster.ends.flag import Flag
 from ....deploy.cluster.secured.connection import client_config
 from ...judge.history.outcomes import outcome_of_send
 from ...judge.history.recorder import Begun, Recorder
@@ -57,7 +58,7 @@ class _Load:
         self.rng = random.Random(order.seed)
         self.tally = Tally()
         self.idle_s = 0
-        self._end = threading.Event()
+        self._end = Flag()
         signal.signal(signal.SIGTERM, lambda *_: self._end.set())
 
     @property

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ....deploy.cluster.blocking_admin import blocking_admin
+from ....deploy.cluster.ends.flag import Flag
 from ....wire.errors import KafkaError
 from .judge import ReaderWait
 
@@ -27,7 +28,7 @@ class ReaderWatch(threading.Thread):
         super().__init__(daemon=True)
         self._config, self._shortest_s = config, shortest_s
         self._partitions = [(topic, partition) for partition in range(partitions)]
-        self._over = threading.Event()
+        self._over = Flag()
         self._stands: dict[int, tuple[int, float]] = {}  # partition -> where, since when
         self.waits: list[ReaderWait] = []
         self._problem: Exception | None = None

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
+from ....deploy.cluster.ends.flag import Flag
 from ....deploy.cluster.failure import Failure
 from ..relation import LogRecord
 
@@ -50,7 +51,7 @@ class DatabaseOutputs(threading.Thread):
             self._query = self._query_postgres
         else:
             raise Failure(f"--sink {url}: a sink is {USAGE}.", exit_code=2)
-        self._over = threading.Event()
+        self._over = Flag()
         self._looking = threading.Lock()  # looks must not overtake each other
         self._ids: list[str] = []
         self._before = Counter[str]()  # rows of others, e.g. of a run before

@@ -7,6 +7,7 @@ from typing import Any
 
 from ....client.blocking import BlockingConsumer
 from ....client.fetch.record_columns import RecordColumns
+from ....deploy.cluster.ends.flag import Flag
 from ....deploy.cluster.failure import Failure
 from ....wire.errors import KafkaError
 from ....wire.identifiers import TopicPartition
@@ -24,7 +25,7 @@ class OutputReader(threading.Thread):
     def __init__(self, config: Mapping[str, Any], begin: Mapping[TopicPartition, int]) -> None:
         super().__init__(name="prove-reader", daemon=True)
         self._config, self._begin = config, dict(begin)
-        self._over = threading.Event()
+        self._over = Flag()
         self._positions = dict(begin)
         self.records: list[LogRecord] = []
         self.moved_at_s = time.monotonic()  # when the last record came
