@@ -6,7 +6,7 @@
             ...
 
 Callbacks of `subscribe` run in a thread of their own while the call that triggered them waits, so
-they may use the consumer.
+they may use the consumer. That call raises their exceptions, also SystemExit.
 """
 
 import asyncio

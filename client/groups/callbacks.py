@@ -1,12 +1,13 @@
 """Calls rebalance callbacks of the application, each once and to its end.
 
 An exception of a callback does not end a rebalance, as in Java's classic consumer. The first
-exception is kept, and raised by the poll or close in which the rebalance runs.
+exception is kept, and raised by the poll or close in which the rebalance runs. This also holds for
+SystemExit, which would end the event loop if a task raised it.
 """
 
 import asyncio
 import inspect
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from ...wire.identifiers import TopicPartition
@@ -16,7 +17,7 @@ class Callbacks:
     """The calls of one member's rebalance callbacks."""
 
     def __init__(self) -> None:
-        self._problem: Exception | None = None
+        self._problem: BaseException | None = None
         self._calling: asyncio.Future[Any] | None = None  # a callback that is awaited
 
     async def call(
@@ -30,20 +31,33 @@ class Callbacks:
             return
         try:
             waits = callback(sorted(places))
-        except Exception as problem:
-            self._problem = self._problem or problem
+        except BaseException as problem:
+            self._keep(problem)
             return
         if inspect.isawaitable(waits):
-            calling = self._calling = asyncio.ensure_future(waits)
+            work = waits if asyncio.isfuture(waits) else self._awaited(waits)
+            calling = self._calling = asyncio.ensure_future(work)
             calling.add_done_callback(self._called)
             await _until_done(calling)
 
+    async def _awaited(self, waits: Awaitable[Any]) -> None:
+        try:
+            await waits
+        except asyncio.CancelledError:
+            raise
+        except BaseException as problem:
+            self._keep(problem)
+
     def _called(self, calling: asyncio.Future[Any]) -> None:
         self._calling = None
-        cancelled = RuntimeError("a callback of the rebalance was cancelled")
-        problem = cancelled if calling.cancelled() else calling.exception()
-        if isinstance(problem, Exception):
-            self._problem = self._problem or problem
+        problem = asyncio.CancelledError() if calling.cancelled() else calling.exception()
+        if problem is not None:
+            self._keep(problem)
+
+    def _keep(self, problem: BaseException) -> None:
+        if isinstance(problem, asyncio.CancelledError):
+            problem = RuntimeError("a callback of the rebalance was cancelled")
+        self._problem = self._problem or problem
 
     def raise_problem(self) -> None:
         """Raise the first exception that a callback has raised.

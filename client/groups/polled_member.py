@@ -40,12 +40,17 @@ class PolledMember(Generic[Requests]):
         self._polled_ms = now_ms()
         if self._problem is not None:
             await self.holding.lose()
+            self.holding.callbacks.raise_problem()  # the next poll raises the other one
             raise self._problem
         is_settled = True
         if self._settling.is_running or self._is_due():
             if self._reads_on:
                 deadline_ms = now_ms()
-            is_settled = await self._settling.until(deadline_ms, self._settle)
+            try:
+                is_settled = await self._settling.until(deadline_ms, self._settle)
+            except KafkaError:
+                self.holding.callbacks.raise_problem()  # of its last callbacks
+                raise
             if is_settled:
                 self._polled_ms = now_ms()
         self.holding.callbacks.raise_problem()
