@@ -3,9 +3,12 @@
 On another system each function returns None, or a default for a missing feature.
 """
 
+import fcntl
 import os
 import socket
 import struct
+import sys
+import termios
 from pathlib import Path
 
 PROC = Path("/proc")
@@ -62,6 +65,15 @@ def has_peer_closed(peer: socket.socket) -> bool:
     """Return whether the peer has closed its end, which a socket reports only when it is read."""
     info = _tcp_info(peer, 1)
     return bool(info) and info[0] != TCP_ESTABLISHED
+
+
+def unread_bytes(peer: socket.socket) -> int:
+    """Return the number of received bytes that wait in the kernel, or 0 if the socket is closed."""
+    try:
+        count = fcntl.ioctl(peer.fileno(), termios.FIONREAD, bytes(4))
+    except (OSError, ValueError):
+        return 0
+    return int.from_bytes(count, sys.byteorder)
 
 
 def since_last_data_ms(peer: socket.socket) -> int:

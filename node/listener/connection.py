@@ -16,20 +16,16 @@ import socket
 from collections import deque
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, cast
 
-from ...runtime.turn_share import TurnShare
-from ...wire.framing import Buffer, FrameMemory, FrameReceiver, MalformedLength
-from ..config.broker_config import BrokerConfig
+from ...wire.framing import Buffer, FrameReceiver, MalformedLength
 from ..config.listeners import Listener
-from ..linux import has_peer_closed, since_last_data_ms
-from .answer_times import AnswerTimes
+from ..linux import has_peer_closed, since_last_data_ms, unread_bytes
 from .closing import CloseConnection, UnservedRequest
+from .connection_server import ConnectionServer
 from .dispatch import Api, Dispatcher, RequestContext
-from .memory_budget import MemoryBudget
 from .pending_answer import PendingAnswer
 from .tls.reasons import NOT_PLAIN, is_tls
-from .unserved_requests import UnservedRequests
 
 if TYPE_CHECKING:
     from .sasl.guard import GuardedDispatcher
@@ -40,6 +36,7 @@ REQUESTS_AT_FIRST = 2  # for a new connection, whose first requests are ApiVersi
 # The limit of unsent bytes that the memory budget does not count.
 WRITE_BUFFER_HIGH_BYTES = 64 * 1024
 SIZE_PREFIX_BYTES = 4
+UNREAD_BYTES = "unread_bytes"  # the extra info of a transport that holds received bytes itself
 FETCH_KEY = b"\0\1"  # the first bytes of a Fetch request
 PASSING_SILENCE_MAX_S = 2.0
 BYTES_S_MIN = 64 * 1024  # the slowest client that is served while memory is short
@@ -50,27 +47,6 @@ InFlight = tuple[Answer, int, int, float]
 NO_API = -1
 
 
-class ConnectionServer(Protocol):
-    """The server of a connection, with the state that its connections share."""
-
-    dispatcher: Dispatcher
-    config: BrokerConfig
-    frame_memory: FrameMemory
-    budget: MemoryBudget
-    loop: asyncio.AbstractEventLoop
-    share: TurnShare
-    times: AnswerTimes
-    unserved: UnservedRequests
-    now_s: float
-    is_stopping: bool
-
-    def request_bytes_max(self, listener: Listener) -> int: ...
-    def admit(self, connection: "Connection") -> RequestContext | None: ...
-    def heard_first(self, connection: "Connection") -> None: ...
-    def removed(self, connection: "Connection") -> None: ...
-    def note_closed(self, connection: "Connection", reason: str) -> None: ...
-
-
 @dataclass(slots=True, eq=False, repr=False)
 class Connection(asyncio.BufferedProtocol):
     """The asyncio protocol of one connection, created by the server.
@@ -79,7 +55,7 @@ class Connection(asyncio.BufferedProtocol):
     second).
     """
 
-    _server: ConnectionServer
+    _server: "ConnectionServer[Connection]"
     listener: Listener
     _receiver: FrameReceiver = field(init=False)
     _transport: asyncio.Transport | None = None
@@ -87,8 +63,9 @@ class Connection(asyncio.BufferedProtocol):
     _in_flight: deque[InFlight] = field(default_factory=deque[InFlight])
     _is_pipelining: bool = False  # True while the requests in flight are produce requests
     _is_advance_due: bool = False
-    _held_bytes: int = 0  # bytes of unanswered requests, complete or not
+    held_bytes: int = 0  # bytes of unanswered requests, complete or not
     _unframed_bytes: int = 0  # bytes of the incomplete request
+    _unframed_before: int = 0  # those that were received before reading resumed
     _unsent_bytes: int = 0
     _untaken_bytes: int = 0  # in the transport, at the last check of a stalled connection
     # Set while the transport gets the buffers.
@@ -165,8 +142,8 @@ class Connection(asyncio.BufferedProtocol):
                 answer.abandon(self._server.share)
         budget = self._server.budget
         budget.remove(self)
-        budget.release(self._held_bytes + self._unsent_bytes)
-        self._held_bytes = self._unsent_bytes = 0
+        budget.release(self.held_bytes + self._unsent_bytes)
+        self.held_bytes = self._unsent_bytes = 0
         self._server.removed(self)
         if self.context is not None:
             self.context.is_closed, self.context.resume = True, None
@@ -184,7 +161,7 @@ class Connection(asyncio.BufferedProtocol):
         """Handle received bytes, and start the complete requests in order."""
         server = self._server
         self.last_active_s = server.now_s
-        self._held_bytes += nbytes
+        self.held_bytes += nbytes
         server.budget.held_bytes += nbytes
         try:
             frames = self._receiver.buffer_updated(nbytes)
@@ -211,7 +188,7 @@ class Connection(asyncio.BufferedProtocol):
         """Note that the client sends nothing more, and return whether the connection stays open."""
         self._has_ended = True
         self.partial_since_s = None
-        self._server.budget.remove(self)
+        self._server.budget.finished_request(self)
         return self._needs_no_client()
 
     def pause_writing(self) -> None:
@@ -238,7 +215,17 @@ class Connection(asyncio.BufferedProtocol):
     def can_finish(self) -> bool:
         """Return whether only the memory budget prevents the rest of a request from being read."""
         cannot = self._frames or self._is_writing_paused or self._has_ended or self._malformed
-        return bool(self._unframed_bytes and not cannot)
+        is_open = self.closing_since_s is None
+        return bool(self._unframed_bytes and is_open and not cannot)
+
+    @property
+    def has_sent_more(self) -> bool:
+        """Return whether bytes of the client have arrived that were not read."""
+        transport = self._transport
+        peer = None if transport is None else transport.get_extra_info("socket")
+        if transport is None or peer is None:
+            return peer is None
+        return bool(transport.get_extra_info(UNREAD_BYTES) or unread_bytes(peer))
 
     def budget_allows(self) -> None:
         self._waits_for_budget = False
@@ -255,12 +242,15 @@ class Connection(asyncio.BufferedProtocol):
         A connection that is read in spite of the memory limit is already late when it sends nothing
         for PASSING_SILENCE_MAX_S, or sends slowly, because other connections wait for their turn.
         """
-        if self.partial_since_s is None or self._is_reading_paused:
+        if self.partial_since_s is None:
             return False
+        if self._is_reading_paused and not (self.can_finish and not self.has_sent_more):
+            return False  # the broker keeps the client waiting
         if self._server.budget.is_passing(self):
             if now_s - self.last_active_s > PASSING_SILENCE_MAX_S:
                 return True
-            in_time_s = PASSING_SILENCE_MAX_S + self._unframed_bytes / BYTES_S_MIN
+            passed_bytes = self._unframed_bytes - self._unframed_before
+            in_time_s = PASSING_SILENCE_MAX_S + passed_bytes / BYTES_S_MIN
             receive_timeout_s = min(receive_timeout_s, in_time_s)
         return now_s - self.partial_since_s > receive_timeout_s
 
@@ -462,7 +452,7 @@ class Connection(asyncio.BufferedProtocol):
     def _release(self, size_bytes: int) -> None:
         """Return the memory of answered requests to the memory budget of all connections."""
         self.last_active_s = self._server.now_s
-        self._held_bytes -= size_bytes
+        self.held_bytes -= size_bytes
         self._server.budget.release(size_bytes, self)
 
     def _steer_reading(self) -> None:
@@ -479,9 +469,9 @@ class Connection(asyncio.BufferedProtocol):
             return
         budget = self._server.budget
         if budget.held_bytes > budget.limit_bytes:
-            waited, waits = self._waits_for_budget, budget.must_wait(self, self._held_bytes)
+            waited, waits = self._waits_for_budget, budget.must_wait(self)
             self._waits_for_budget = waits
-            if waits and not waited:
+            if waits > waited or budget.is_passing(self):  # if its client has sent nothing more
                 self._server.share.put(budget.pass_next)
         pause = (
             bool(self._frames or self._malformed)
@@ -497,4 +487,5 @@ class Connection(asyncio.BufferedProtocol):
             else:
                 if self.partial_since_s is not None:
                     self.partial_since_s = self._server.now_s
+                self._unframed_before = self._unframed_bytes
                 transport.resume_reading()

@@ -4,10 +4,13 @@ Above the limit, a connection that holds more than a small allowance is not read
 connections release memory, and one read fills at most the allowance. If all held bytes belong to
 incomplete requests, no connection can release memory. A few clients may also hold the memory by
 requests that wait for long. So the connection that waited longest may finish its request, one
-connection at a time. The next one follows once that request is answered, or a second later. Above
-twice the limit, a request that is not answered within a second or two loses its connection. The
-held bytes stay below twice the limit + connections * 2 * allowance + one request, and there is no
-deadlock.
+connection at a time. A client that has sent nothing more is skipped. The next connection follows
+when that client sends nothing more for now, when its request is answered, or a second later.
+
+Above twice the limit, the next connection follows only after the answer, unless the silent client
+has sent little. If the answer takes longer than a second or two and another connection waits, the
+request loses its connection. So the bytes of requests stay below twice the limit + connections * 2
+* allowance + one request, and there is no deadlock.
 """
 
 from typing import Protocol
@@ -18,9 +21,16 @@ ALLOWANCE_BYTES = 128 * 1024
 class Holder(Protocol):
     """The part of a connection that `MemoryBudget` uses."""
 
+    held_bytes: int  # the bytes of unanswered requests, complete or not
+
     @property
     def can_finish(self) -> bool:
         """Return whether only the memory budget keeps the rest of a request from being read."""
+        ...
+
+    @property
+    def has_sent_more(self) -> bool:
+        """Return whether bytes of the client have arrived that were not read."""
         ...
 
     def budget_allows(self) -> None:
@@ -72,21 +82,23 @@ class MemoryBudget:
         holder: the connection, after an answer.
         """
         self.held_bytes -= count
-        if self._waiting and self.held_bytes <= self.limit_bytes:
-            waiting, self._waiting = self._waiting, {}
-            for each in waiting:
-                each.budget_allows()
-        if holder is not None and holder is self._passed:
+        if self.held_bytes <= self.limit_bytes:
+            self._passing = self._passed = None
+            if self._waiting:
+                waiting, self._waiting = self._waiting, {}
+                for each in waiting:
+                    each.budget_allows()
+        elif holder is not None and holder is self._passed and not _is_large(holder):
             self._passed = None
             self.pass_next()
 
-    def must_wait(self, holder: Holder, held_bytes: int) -> bool:
-        """Return whether a connection that holds this number of bytes must stop reading for now.
+    def must_wait(self, holder: Holder) -> bool:
+        """Return whether a connection must stop reading for now.
 
         A connection that waits calls this method again after its answers.
         """
-        is_small = self.held_bytes <= self.limit_bytes or held_bytes <= ALLOWANCE_BYTES
-        if is_small or holder is self._passing:
+        is_within = self.held_bytes <= self.limit_bytes
+        if is_within or holder is self._passing or not _is_large(holder):
             self._waiting.pop(holder, None)
             return False
         self._waiting[holder] = None
@@ -101,46 +113,75 @@ class MemoryBudget:
         return holder is self._passing
 
     def finished_request(self, holder: Holder) -> None:
-        """Note that a connection has received its request completely."""
+        """Note that a connection receives no more of the request for which it has passed."""
         if holder is self._passing:
-            self._passing, self._passed = None, holder
+            self._passing, self._passed, self._was_passed = None, holder, None
 
     def remove(self, holder: Holder) -> None:
-        """Forget a connection that receives no more. Its bytes are released later."""
+        """Forget a connection that is closed. Its bytes are released later."""
         self._waiting.pop(holder, None)
         self.finished_request(holder)
         if holder is self._passed:
             self._passed = None
             self.pass_next()
 
+    def pass_next(self) -> None:
+        """Let a connection pass unless the last one still reads or waits for its answer."""
+        self._look_at_passing()
+        if self._passed is None:
+            self._let_one_pass()
+
     def check(self) -> Holder | None:
         """Let a connection pass although the last one waits, and return one to be closed, if any.
 
         It must be called once a second.
         """
-        was_passed, self._was_passed = self._was_passed, None
-        if self._passed is None or self.held_bytes <= 2 * self.limit_bytes:
-            self.let_one_pass()
+        self._look_at_passing()
+        passed, was_passed, self._was_passed = self._passed, self._was_passed, None
+        if passed is None or not self._is_far_above:
+            self._let_one_pass()
             return None
-        self._was_passed = self._passed
-        return self._passed if self._passed is was_passed else None
+        self._was_passed = passed
+        return passed if passed is was_passed and self._next() is not None else None
 
-    def pass_next(self) -> None:
-        """Call `let_one_pass` unless the last connection to pass waits for its answer."""
-        if self._passed is None:
-            self.let_one_pass()
+    def _look_at_passing(self) -> None:
+        """Note a connection that cannot read on, or let it wait again if its client is slower.
 
-    def let_one_pass(self) -> None:
-        """Let the first waiting connection that can finish its request read the rest.
+        A connection that waits again keeps what it has received. So above twice the limit a
+        connection with a larger part does not wait again. A silent client is then disconnected
+        (`Connection.is_late`).
+        """
+        passing = self._passing
+        if passing is None:
+            return
+        if not passing.can_finish:  # it closes, or its client does not read
+            self.finished_request(passing)
+        elif passing.has_sent_more or (
+            self._is_far_above and passing.held_bytes > 2 * ALLOWANCE_BYTES
+        ):
+            return
+        elif self._next() is not None:
+            self._passing = None
+
+    @property
+    def _is_far_above(self) -> bool:
+        return self.held_bytes > 2 * self.limit_bytes
+
+    def _let_one_pass(self) -> None:
+        if self._passing is None and (holder := self._next()) is not None:
+            del self._waiting[holder]
+            self._passing = holder
+            holder.budget_allows()
+
+    def _next(self) -> Holder | None:
+        """Return the first waiting connection that can finish its request.
 
         Connections that wait for an answer or for their client are skipped, since they would block
         the other connections forever.
         """
-        if self._passing is not None and not self._passing.can_finish:
-            self._passing = None
-        if self._passing is None:
-            holder = next((each for each in self._waiting if each.can_finish), None)
-            if holder is not None:
-                del self._waiting[holder]
-                self._passing = holder
-                holder.budget_allows()
+        waiting = self._waiting
+        return next((each for each in waiting if each.can_finish and each.has_sent_more), None)
+
+
+def _is_large(holder: Holder) -> bool:
+    return holder.held_bytes > ALLOWANCE_BYTES

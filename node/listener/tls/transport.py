@@ -15,7 +15,7 @@ from typing import Any, cast
 from ....coordinator.security.principal import Principal
 from ....runtime.turn_share import TurnShare
 from ....wire.framing import Buffer
-from ..connection import Connection
+from ..connection import UNREAD_BYTES, Connection
 from .channel import SLICE_BYTES, NotTls, TlsChannel
 from .reasons import NOT_TLS, reason_of
 
@@ -106,7 +106,9 @@ class TlsTransport(asyncio.BufferedProtocol):
     # -- called by the connection: its transport
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Return a property of the plain transport, such as its socket."""
+        """Return a property of the plain transport, such as its socket, or the unread bytes."""
+        if name == UNREAD_BYTES:
+            return self._channel.unread_bytes
         assert self._transport is not None
         return self._transport.get_extra_info(name, default)
 

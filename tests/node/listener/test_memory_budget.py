@@ -23,7 +23,8 @@ class FakeHolder:
     """A connection that counts how often it may read."""
 
     def __init__(self, *, can_finish: bool) -> None:
-        self.can_finish = can_finish
+        self.can_finish, self.has_sent_more = can_finish, True
+        self.held_bytes = ALLOWANCE_BYTES + 1
         self.leaves = 0
 
     def budget_allows(self) -> None:
@@ -40,26 +41,26 @@ def full(*holders: FakeHolder) -> MemoryBudget:
     budget = MemoryBudget(1_000)
     budget.hold(2_000)
     for holder in holders:
-        assert budget.must_wait(holder, ALLOWANCE_BYTES + 1)
+        assert budget.must_wait(holder)
     return budget
 
 
 def test_memory_budget_above_its_limit_lets_a_connection_that_can_finish_read() -> None:
     idle, partial = FakeHolder(can_finish=False), FakeHolder(can_finish=True)
     budget = full(idle, partial)
-    budget.let_one_pass()
+    budget.check()
     assert (idle.leaves, partial.leaves) == (0, 1)
-    assert not budget.must_wait(partial, ALLOWANCE_BYTES + 1)
+    assert not budget.must_wait(partial)
 
 
 def test_memory_budget_reservation_without_use_is_given_to_the_next_connection() -> None:
     first, second = FakeHolder(can_finish=True), FakeHolder(can_finish=True)
     budget = full(first, second)
-    budget.let_one_pass()
-    budget.let_one_pass()
+    budget.check()
+    budget.check()
     assert (first.leaves, second.leaves) == (1, 0), "one at a time"
     first.can_finish = False
-    budget.let_one_pass()
+    budget.check()
     assert (first.leaves, second.leaves) == (1, 1)
 
 
@@ -78,6 +79,7 @@ def test_memory_budget_lets_the_next_connection_read_when_a_request_is_answered(
     budget.pass_next()
     budget.release(0, second)
     assert (first.leaves, second.leaves) == (1, 0), "the first request is not answered"
+    first.held_bytes = 0
     budget.release(100, first)
     assert (second.leaves, third.leaves) == (1, 0)
     budget.remove(second)
@@ -87,18 +89,115 @@ def test_memory_budget_lets_the_next_connection_read_when_a_request_is_answered(
 def test_memory_budget_lets_a_connection_read_once_its_large_request_is_answered() -> None:
     answered = FakeHolder(can_finish=False)
     budget = full(answered)
-    assert budget.must_wait(answered, ALLOWANCE_BYTES + 1)
-    assert not budget.must_wait(answered, 0)
+    assert budget.must_wait(answered)
+    answered.held_bytes = 0
+    assert not budget.must_wait(answered)
     assert not budget.waiting_count
 
 
 def test_memory_budget_lets_another_connection_read_although_a_request_waits_for_long() -> None:
     first, second = FakeHolder(can_finish=True), FakeHolder(can_finish=True)
     budget = full(first, second)
-    budget.let_one_pass()
+    budget.check()
     budget.finished_request(first)
-    budget.let_one_pass()
+    budget.check()
     assert second.leaves == 1
+
+
+def test_memory_budget_skips_a_connection_whose_client_has_sent_nothing_more() -> None:
+    silent, sending = FakeHolder(can_finish=True), FakeHolder(can_finish=True)
+    silent.has_sent_more = False
+    budget = full(silent, sending)
+    budget.check()
+    assert (silent.leaves, sending.leaves) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("more_bytes", "held_bytes", "leaves"),
+    [
+        (0, 9 * ALLOWANCE_BYTES, 1),
+        (1, 2 * ALLOWANCE_BYTES, 1),
+        (1, 2 * ALLOWANCE_BYTES + 1, 0),
+    ],
+)
+def test_memory_budget_takes_a_silent_connection_back_unless_it_holds_much_of_the_memory(
+    more_bytes: int, held_bytes: int, leaves: int
+) -> None:
+    """A connection keeps what it has received, so more of them would fill the memory."""
+    silent, sending = FakeHolder(can_finish=True), FakeHolder(can_finish=True)
+    budget = full(silent, sending)
+    budget.pass_next()
+    silent.has_sent_more, silent.held_bytes = False, held_bytes
+    budget.hold(more_bytes)
+    budget.pass_next()
+    assert (sending.leaves, budget.must_wait(silent)) == (leaves, bool(leaves))
+
+
+def test_memory_budget_forgets_the_passing_connection_when_memory_is_free() -> None:
+    """A slow client that was let through is not closed once memory is free."""
+    first, second = FakeHolder(can_finish=True), FakeHolder(can_finish=True)
+    budget = full(first, second)
+    budget.check()
+    budget.release(1_500)
+    assert not budget.is_passing(first)
+
+
+def above_twice_the_limit(*holders: FakeHolder) -> MemoryBudget:
+    budget = full(*holders)
+    budget.hold(1)
+    budget.pass_next()
+    budget.finished_request(holders[0])
+    return budget
+
+
+def test_memory_budget_names_a_request_that_waits_above_twice_the_limit() -> None:
+    first, second = FakeHolder(can_finish=True), FakeHolder(can_finish=True)
+    budget = above_twice_the_limit(first, second)
+    assert budget.check() is None
+    assert budget.check() is first
+    assert second.leaves == 0
+
+
+def test_memory_budget_names_no_waiting_request_if_no_other_connection_needs_its_memory() -> None:
+    budget = above_twice_the_limit(FakeHolder(can_finish=True))
+    assert [budget.check() for _ in range(3)] == [None] * 3
+
+
+def test_memory_budget_names_no_connection_whose_next_request_has_passed_meanwhile() -> None:
+    first, second = FakeHolder(can_finish=True), FakeHolder(can_finish=True)
+    budget = above_twice_the_limit(first, second)
+    second.can_finish = False
+    assert budget.check() is None
+    first.held_bytes = 0
+    budget.release(0, first)
+    first.held_bytes = ALLOWANCE_BYTES + 1
+    assert budget.must_wait(first)
+    budget.pass_next()
+    budget.finished_request(first)
+    second.can_finish = True
+    assert budget.check() is None
+
+
+def test_memory_budget_lets_no_connection_pass_for_an_answer_to_an_earlier_request() -> None:
+    first, second = FakeHolder(can_finish=True), FakeHolder(can_finish=True)
+    budget = above_twice_the_limit(first, second)
+    budget.release(0, first)
+    assert second.leaves == 0
+    first.held_bytes = 0
+    budget.release(0, first)
+    assert second.leaves == 1
+
+
+def test_memory_budget_counts_a_connection_that_can_no_longer_finish_as_waiting() -> None:
+    """Above twice the limit, its received part would be the first of many."""
+    first, second = FakeHolder(can_finish=True), FakeHolder(can_finish=True)
+    budget = full(first, second)
+    budget.hold(1)
+    budget.pass_next()
+    first.can_finish = False
+    assert budget.check() is None
+    assert budget.check() is first
+    assert second.leaves == 0
 
 
 async def fill_the_budget(bench: Bench) -> None:
@@ -168,6 +267,64 @@ async def test_slow_request_beyond_the_budget_does_not_block_other_requests(
                 slow.writer.write(b"a")
                 await asyncio.sleep(0.02)
         assert len((await other.receive())[1]) == 2 * MIB
+
+
+async def fill_with_silent_clients(bench: Bench) -> list[Client]:
+    """Fill the memory budget with requests of which the clients send no more than the beginning."""
+    budget, begun = bench.server.budget, MIB.to_bytes(4, "big") + bytes(144 * KIB)
+    silent = [await bench.connect() for _ in range(10)]
+    for client in silent:
+        assert await client.ask(ECHO, b"a") == b"a"
+        client.writer.write(begun)
+    await until(lambda: budget.held_bytes == len(silent) * len(begun))
+    assert budget.held_bytes > budget.limit_bytes and budget.waiting_count
+    return silent
+
+
+@pytest.mark.uvloop
+async def test_clients_that_send_no_rest_of_their_requests_delay_no_other_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(server, "SWEEP_INTERVAL_S", 3_600)
+    async with toy_server(queued_max_request_bytes=MIB) as bench:
+        await fill_with_silent_clients(bench)
+        other = await bench.connect()
+        for _ in range(3):
+            assert len(await other.ask(ECHO, bytes(2 * MIB))) == 2 * MIB
+
+
+@pytest.mark.uvloop
+async def test_clients_that_send_no_rest_of_their_requests_lose_their_connections_in_time(
+    quick_sweep: None,
+) -> None:
+    async with toy_server(queued_max_request_bytes=MIB, request_receive_timeout_ms=300) as bench:
+        budget = bench.server.budget
+        silent = await fill_with_silent_clients(bench)
+        budget.hold(budget.limit_bytes)  # so that memory is short for all of the time
+        for client in silent:
+            assert await client.is_closed()
+        assert budget.held_bytes == budget.limit_bytes
+
+
+@pytest.mark.uvloop
+async def test_slow_request_beyond_the_budget_has_no_more_time_for_bytes_sent_before(
+    quick_sweep: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "BYTES_S_MIN", 100 * KIB)
+    monkeypatch.setattr(connection, "PASSING_SILENCE_MAX_S", 0.2)
+    async with toy_server(queued_max_request_bytes=64 * MIB) as bench:
+        budget = bench.server.budget
+        slow = await bench.connect()
+        assert await slow.ask(ECHO, b"a") == b"a"
+        slow.writer.write((50 * MIB).to_bytes(4, "big") + bytes(20 * MIB))
+        await until(lambda: budget.held_bytes > 20 * MIB)
+        budget.hold(budget.limit_bytes)
+        slow.writer.write(bytes(300 * KIB))
+        await until(lambda: budget._passing is not None)
+        async with asyncio.timeout(20):
+            while not slow.reader.at_eof():
+                slow.writer.write(b"a")
+                await asyncio.sleep(0.02)
 
 
 @pytest.mark.uvloop

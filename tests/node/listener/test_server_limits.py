@@ -269,10 +269,10 @@ async def test_requests_beyond_the_memory_budget_stay_in_the_socket(
         budget, told_to_wait = bench.server.budget, list[int]()
         must_wait = budget.must_wait
 
-        def noted(holder: Holder, held_bytes: int) -> bool:
-            waits = must_wait(holder, held_bytes)
+        def noted(holder: Holder) -> bool:
+            waits = must_wait(holder)
             if waits:
-                told_to_wait.append(held_bytes)
+                told_to_wait.append(holder.held_bytes)
             return waits
 
         monkeypatch.setattr(budget, "must_wait", noted)
