@@ -37,10 +37,9 @@ REQUESTS_AT_FIRST = 2  # for a new connection, whose first requests are ApiVersi
 WRITE_BUFFER_HIGH_BYTES = 64 * 1024
 SIZE_PREFIX_BYTES = 4
 UNREAD_BYTES = "unread_bytes"  # the extra info of a transport that holds received bytes itself
-FETCH_KEY = b"\0\1"  # the first bytes of a Fetch request
 PASSING_SILENCE_MAX_S = 2.0
 BYTES_S_MIN = 64 * 1024  # the slowest client that is served while memory is short
-UNATTENDED_MAX_S = 60.0  # how long a large produce may continue after its client has disconnected
+UNATTENDED_MAX_S = 60.0  # how long a request may wait after its client has sent its last byte
 Answer = list[Buffer] | PendingAnswer | None
 # The answer; the bytes, the API and the start time of its request.
 InFlight = tuple[Answer, int, int, float]
@@ -185,11 +184,22 @@ class Connection(asyncio.BufferedProtocol):
         self._steer_reading()
 
     def eof_received(self) -> bool:
-        """Note that the client sends nothing more, and return whether the connection stays open."""
+        """Note that the client sends nothing more, and return whether the connection stays open.
+
+        As in Kafka, the requests that it has sent are handled and answered, since the client may
+        have closed only its own direction.
+        """
         self._has_ended = True
         self.partial_since_s = None
         self._server.budget.finished_request(self)
-        return self._needs_no_client()
+        self._close_after_end()
+        return self.closing_since_s is None
+
+    def _close_after_end(self) -> None:
+        """Close the connection once its last answer is sent, or almost."""
+        if not self.has_requests and not self._is_writing_paused and self._transport is not None:
+            self.closing_since_s = self._server.now_s
+            self._transport.close()
 
     def pause_writing(self) -> None:
         """Start no more requests, since the client does not read its answers."""
@@ -280,12 +290,12 @@ class Connection(asyncio.BufferedProtocol):
     def is_deserted(self, now_s: float) -> bool:
         """Return whether the client has closed the connection, and its requests may be dropped.
 
-        This is checked while the socket is not read. Requests that must be handled without their
-        client keep the connection for UNATTENDED_MAX_S after its last activity.
+        This is checked while the socket is not read. Requests keep the connection for
+        UNATTENDED_MAX_S after its last activity (`eof_received`).
         """
         if not (self._is_reading_paused or self._has_ended) or self._transport is None:
             return False
-        if now_s - self.last_active_s < UNATTENDED_MAX_S and self._needs_no_client():
+        if self.has_requests and now_s - self.last_active_s < UNATTENDED_MAX_S:
             return False
         if self._has_ended:
             return True
@@ -369,17 +379,6 @@ class Connection(asyncio.BufferedProtocol):
     def _may_overtake_answers(self, api: Api | None) -> bool:
         return api is not None and api.is_pipelined and len(self._in_flight) < PIPELINED_MAX
 
-    def _needs_no_client(self) -> bool:
-        """Return whether waiting requests must be handled although the client has disconnected.
-
-        As in Kafka, all requests that were read before the disconnect are handled, such as a
-        produce with acks=0, or the end of a transaction. Only fetches are abandoned.
-        """
-        queue = self.context.produce_queue if self.context is not None else None
-        if queue is not None and queue.needs_no_client:
-            return True
-        return any(frame[: len(FETCH_KEY)] != FETCH_KEY for frame in self._frames)
-
     def _send_now(self, answer: Answer) -> None:
         if isinstance(answer, PendingAnswer):
             if answer.close_reason is not None:
@@ -461,8 +460,7 @@ class Connection(asyncio.BufferedProtocol):
         if transport is None or self.closing_since_s is not None or transport.is_closing():
             return
         if self._has_ended:
-            if not self.has_requests:
-                transport.close()
+            self._close_after_end()
             return
         if self._malformed and not self.has_requests:
             self.close(self._malformed)

@@ -30,13 +30,6 @@ class ServedApi(Protocol):
     def advertised_from(self) -> int | None: ...
 
 
-class WaitingProduces(Protocol):
-    """The queue of one connection's produce requests that wait before their append."""
-
-    @property
-    def needs_no_client(self) -> bool: ...
-
-
 @dataclass(slots=True, eq=False)
 class RequestContext:
     """The state of a connection for its handlers, in one object for the life of the connection.
@@ -63,7 +56,7 @@ class RequestContext:
     table: Mapping[int, ServedApi] = field(default_factory=dict)
     on_close: list[Callable[[], None]] = field(default_factory=list)
     is_closed: bool = False
-    produce_queue: WaitingProduces | None = None
+    produce_queue: object = None
     repeated_fetch: object = None
     waited_ms: Callable[[], int] = lambda: 0
     budget: MemoryBudget = field(default_factory=lambda: MemoryBudget(ANSWER_BYTES_MAX))

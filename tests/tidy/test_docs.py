@@ -24,6 +24,7 @@ from oncelog.node.config.tuning_keys import TUNING_KEYS
 from oncelog.node.handlers.api_table import served_apis
 from oncelog.node.handlers.groups.members import METADATA_BYTES_MAX as MEMBER_BYTES_MAX
 from oncelog.node.handlers.groups.offset_commits import OFFSETS_MAX
+from oncelog.node.listener.connection import UNATTENDED_MAX_S
 from oncelog.node.listener.dispatch import Api
 from oncelog.node.listener.large_requests import ASIDE_AFTER_S, ASIDE_BYTES_MAX, IN_WORK_BYTES_MAX
 from oncelog.proof.conformance.compare import REASONS, ConformanceRow, compared
@@ -118,6 +119,11 @@ FIXED_CAPS = (
         f"at most {ASIDE_BYTES_MAX:,} bytes of them",
     ),
     (
+        f"{UNATTENDED_MAX_S:g} s without an answer to a client that has closed its direction of "
+        "the connection",
+        "the connection is closed; Kafka keeps it for `connections.max.idle.ms`",
+    ),
+    (
         f"{MEMBER_BYTES_MAX:,} bytes of protocols of a member, names and metadata",
         "JoinGroup: INVALID_REQUEST",
     ),
@@ -204,6 +210,9 @@ A request with an API key or a version that is not in the table closes its conne
 Only ApiVersions is answered with UNSUPPORTED_VERSION and the supported versions. The broker's log
 (once) and `oncelog doctor` name the client, the API and the version. Most clients never send such
 a request, since they read the supported APIs from ApiVersions.
+
+A client may close its direction of a connection after its last request, with or without TLS. The
+broker answers all its requests and then closes the connection, as in Kafka.
 
 {table(("key", "API", "Kafka 4.4", "ours", "remarks, or why not"), api_rows(rows))}
 [groups](groups.md) describes consumer groups (KIP-848), and the parts of them that are missing.

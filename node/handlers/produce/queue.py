@@ -53,14 +53,6 @@ class ProduceQueue:
         self._task: asyncio.Task[None] | None = None
         context.produce_queue = self
 
-    @property
-    def needs_no_client(self) -> bool:
-        """Return whether a request with acks=0 is queued.
-
-        It is handled even if its client disconnects, because the client would not send it again.
-        """
-        return any(waiting.acks == 0 for waiting in self._waiting)
-
     def put(self, operation: ProduceOperation) -> PendingAnswer:
         """Queue a request, and return its pending answer."""
         pending = operation.queue()

@@ -392,33 +392,36 @@ async def gone_from_a_long_poll(bench: Bench, behind: tuple[int, int], *bodies: 
     client.writer.close()
 
 
+async def swept(bench: Bench) -> None:
+    """Wait until the server has checked all connections some times."""
+    now_s = bench.server.now_s
+    await until(lambda: bench.server.now_s > now_s + 0.1)
+
+
 async def test_requests_sent_before_the_client_closed_are_executed(quick_sweep: None) -> None:
     """As in Kafka, a produce with acks=0 is appended although its client has disconnected."""
     async with toy_server() as bench:
         toys = bench.toys
         bodies = [b"none %d" % number for number in range(100)]
         await gone_from_a_long_poll(bench, PRODUCE, *bodies)
-        now_s = bench.server.now_s
-        await until(lambda: bench.server.now_s > now_s + 0.1)  # some sweeps
+        await swept(bench)
         toys.pending[b"first"].complete(None)
         await until(lambda: bench.server.connection_count == 0)
         assert toys.started == [b"first", *bodies]
 
 
-@pytest.mark.parametrize(("behind", "is_deserted"), [(WAIT, True), (PRODUCE, False)])
-async def test_requests_of_a_closed_client_are_abandoned_unless_a_produce_waits_behind_them(
-    quick_sweep: None, behind: tuple[int, int], is_deserted: bool
+@pytest.mark.parametrize("behind", [WAIT, PRODUCE])
+async def test_requests_of_a_closed_client_are_abandoned_after_a_bounded_time(
+    quick_sweep: None, monkeypatch: pytest.MonkeyPatch, behind: tuple[int, int]
 ) -> None:
     async with toy_server() as bench:
         toys = bench.toys
         await gone_from_a_long_poll(bench, behind, b"none behind it")
-        if is_deserted:
-            await until(lambda: bench.server.connection_count == 0)
-            assert toys.abandoned == toys.started == [b"first"]
-            return
-        now_s = bench.server.now_s
-        await until(lambda: bench.server.now_s > now_s + 0.1)  # some sweeps
+        await swept(bench)
         assert bench.server.connection_count == 1
+        monkeypatch.setattr(connection, "UNATTENDED_MAX_S", 0.1)
+        await until(lambda: bench.server.connection_count == 0)
+        assert toys.abandoned == toys.started == [b"first"]
 
 
 async def test_requests_of_a_closed_client_are_kept_for_their_full_time_despite_a_broker_pause(

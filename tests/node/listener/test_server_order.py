@@ -251,7 +251,7 @@ async def test_handlers_are_notified_when_their_client_closes(bench: Bench) -> N
     (connection,) = bench.server._connections
     assert connection.context is not None
     connection.context.on_close.append(lambda: closed.append(True))
-    client.writer.close()
+    client.reset()
     await until(lambda: toys.abandoned == [b"a", b"b"])
     assert closed == [True]
     toys.pending[b"a"].complete([b"too late"])

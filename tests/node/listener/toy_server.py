@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import socket
+import struct
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -116,6 +118,12 @@ class Client:
         correlation_id, answer = await self.receive()
         assert correlation_id == self.sent
         return answer
+
+    def reset(self) -> None:
+        """Close the connection with a reset, so that the broker notices it although it waits."""
+        peer = self.transport.get_extra_info("socket")
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.transport.abort()
 
     async def is_closed(self, timeout_s: float = 5) -> bool:
         try:

@@ -1,6 +1,7 @@
 """Test the limits for clients that violate TLS after their handshake."""
 
 import asyncio
+import contextlib
 import ctypes
 import ctypes.util
 import logging
@@ -16,12 +17,9 @@ from typing import Any, cast
 import pytest
 
 from oncelog.node.config.listeners import parse_listeners
-from oncelog.node.handlers.produce.large_produce import LargeProduce
-from oncelog.node.handlers.produce.queue import ProduceQueue
 from oncelog.node.listener.protection import Protection
 from oncelog.node.listener.tls.channel import SLICE_BYTES
 from oncelog.node.listener.tls.transport import TlsTransport
-from oncelog.wire.messages.produce import ProduceRequest, encode_request
 
 from ....awaiting import until
 from ..toy_server import WAIT, Bench, Client, toy_server
@@ -56,6 +54,16 @@ class RawClient:
     def encrypted(self, plain: bytes) -> bytes:
         self.tls.write(plain)
         return self._outgoing.read()
+
+    async def received(self) -> bytes:
+        """Return the plain text until the broker closes the connection."""
+        plain = b""
+        while data := await self._reader.read(65_536):
+            self._incoming.write(data)
+            with contextlib.suppress(ssl.SSLWantReadError, ssl.SSLZeroReturnError):
+                while part := self.tls.read(65_536):
+                    plain += part
+        return plain
 
     def ended(self) -> bytes:
         with pytest.raises(ssl.SSLWantReadError):
@@ -102,15 +110,11 @@ async def test_tls_answer_to_a_client_that_violated_the_protocol_raises_no_error
 async def test_tls_bytes_after_the_close_of_a_client_are_not_kept(
     certificates: Certificates,
 ) -> None:
-    """The connection stays open for a while, since a Produce with acks=0 is not yet executed."""
+    """The connection stays open until its request is answered."""
     async with serving(certificates) as (bench, client):
-        await until(lambda: bench.server.connection_count == 1)
         (connection,) = bench.server._connections
-        assert connection.context is not None
-        request = ProduceRequest(None, 0, 1_000, [])
-        body = memoryview(b"".join(encode_request(request, 12)))
-        queue = ProduceQueue(connection.context)
-        queue._waiting.append(LargeProduce(connection.context, body, 12))
+        client.writer.write(client.encrypted(Client.frame(WAIT, b"asked")))
+        await until(lambda: b"asked" in bench.toys.pending)
         channel = cast(TlsTransport, connection._transport)._channel
         client.writer.write(client.ended())
         await until(lambda: channel.has_ended)
@@ -120,6 +124,23 @@ async def test_tls_bytes_after_the_close_of_a_client_are_not_kept(
             await asyncio.sleep(0.01)
         assert bench.server.connection_count == 1
         assert channel.unread_bytes == 0
+
+
+@pytest.mark.parametrize("sends_a_fin", [True, False])
+async def test_tls_client_that_has_ended_its_direction_gets_its_answers(
+    certificates: Certificates, sends_a_fin: bool
+) -> None:
+    async with serving(certificates) as (bench, client):
+        requests = client.encrypted(Client.frame(WAIT, b"first") + Client.frame(WAIT, b"second"))
+        client.writer.write(requests + client.ended())
+        if sends_a_fin:
+            client.writer.write_eof()
+        for name in (b"first", b"second"):
+            await until(lambda name=name: name in bench.toys.pending)
+            bench.toys.pending[name].complete([name])
+        answers = await client.received()
+        assert answers.count(b"first") == answers.count(b"second") == 1
+        await until(lambda: bench.server.connection_count == 0)
 
 
 def change_keys(
