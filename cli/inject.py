@@ -3,12 +3,13 @@
 import re
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import App, Parameter
 
 from ..deploy.cluster.failure import Failure
-from ..deploy.cluster.terminal import say, tell
+from ..deploy.cluster.terminal import LoopLines, say, tell
 from .common import DEFAULT_CLUSTER, ClusterOptions
 from .security.proxied import CaFile, proxied
 
@@ -120,11 +121,13 @@ def inject(
     if seconds is not None and not seconds > 0:
         raise Failure("--seconds has to be more than 0.", exit_code=2)
     config, tls, lines = proxied(cluster, ca_file)
-    with ProtocolProxy(config, [_print_fault], tls=tls) as proxy:
+    printed = LoopLines()
+    with ProtocolProxy(config, [partial(_print_fault, printed)], tls=tls) as proxy:
         proxy.add(rule)
         tell(f"bootstrap.servers={proxy.address_for()}", *lines)
         _wait(proxy, rule, seconds, exit_when_done)
         made = proxy.made(rule)
+    printed.report_missing()
     wanted = (rule.times or 1) if exit_when_done else 1
     if made >= wanted:
         return 0
@@ -252,11 +255,11 @@ def _wait_for_clients(proxy: "ProtocolProxy", end_s: float) -> None:
         time.sleep(min(TURN_S, GONE_S / 4))
 
 
-def _print_fault(event: "Event") -> None:
+def _print_fault(printed: LoopLines, event: "Event") -> None:
     from ..deploy.faults.protocol_proxy.events import ConnectionClosed, FaultMade
 
     now = time.strftime("%H:%M:%S")
     if isinstance(event, FaultMade):
-        tell(f"{now}  {event.request!r}: {event.what}")
+        printed.tell(f"{now}  {event.request!r}: {event.what}")
     elif isinstance(event, ConnectionClosed) and event.is_refusal:
-        say(f"a connection was closed: {event.reason}")
+        printed.say(f"a connection was closed: {event.reason}")

@@ -2,12 +2,13 @@
 
 import time
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
 from ..deploy.cluster.failure import Failure
-from ..deploy.cluster.terminal import say, tell
+from ..deploy.cluster.terminal import LoopLines, say, tell
 from .common import DEFAULT_CLUSTER, ClusterOptions
 from .security.proxied import CaFile, Proxied, proxied
 
@@ -68,12 +69,14 @@ def _watch(behind: Proxied, instances: int, seconds: float | None, cluster: Clus
     from ..deploy.faults.protocol_proxy.proxy import ProtocolProxy
     from ..proof.prove.diagnosis.listener import DiagnosisListener
 
-    listener = DiagnosisListener(_print_finding)
+    printed = LoopLines()
+    listener = DiagnosisListener(partial(_print_finding, printed))
     with ProtocolProxy(behind.config, [listener], tls=behind.tls) as proxy:
         for number in range(1, instances + 1):
             name = f"instance-{number}" if instances > 1 else ""
             tell(f"bootstrap.servers={proxy.address_for(name)}", *behind.lines)
         _wait_and_ask(listener, seconds, cluster)
+    printed.report_missing()
     return _sum_up(listener)
 
 
@@ -103,9 +106,10 @@ def _wait_and_ask(
         say("ended by Ctrl-C")
 
 
-def _print_finding(found: "ApplicationFinding") -> None:
+def _print_finding(printed: LoopLines, found: "ApplicationFinding") -> None:
     first, *more = found.lines()
-    tell(f"{time.strftime('%H:%M:%S')}  {first}", *more)
+    for line in (f"{time.strftime('%H:%M:%S')}  {first}", *more):
+        printed.tell(line)
 
 
 def _sum_up(listener: "DiagnosisListener") -> int:

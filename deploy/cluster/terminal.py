@@ -9,6 +9,7 @@ line.
 import json
 import os
 import re
+import select
 import sys
 import textwrap
 import threading
@@ -22,6 +23,7 @@ from .ends.flag import Flag
 
 WIDTH_MIN = 20
 TEXT_WIDTH = 20  # the least width of a column of sentences
+LINE_MAX = 600  # characters, with up to 6 bytes each, so that a line is below select.PIPE_BUF
 GAP, EDGES = 3, 2  # of rich's SIMPLE_HEAD: between columns, and at both ends
 _ABOUT = re.compile(r" *\S+(?: \S+)* {2,}(?=\S)")  # the subject of a line, before its sentence
 
@@ -112,6 +114,43 @@ def say(*lines: str) -> None:
     width = terminal_width(sys.stderr)
     text = "\n".join(wrapped(printable(line), width) for line in lines)
     print(text, file=sys.stderr, flush=True)
+
+
+class LoopLines:
+    """Prints lines from an event loop, which must not wait for the reader of a full pipe.
+
+    Lines for which a pipe has no room are left out and counted.
+    """
+
+    def __init__(self) -> None:
+        self._missing = 0
+
+    def tell(self, line: str) -> None:
+        """Print a line as `tell` does."""
+        self._print(line, sys.stdout, tell)
+
+    def say(self, line: str) -> None:
+        """Print a line as `say` does."""
+        self._print(line, sys.stderr, say)
+
+    def report_missing(self) -> None:
+        """Print how many lines were left out. This may wait for the reader."""
+        if self._missing:
+            say(f"{self._missing} lines are missing here, because their reader was too slow")
+
+    def _print(self, line: str, stream: TextIO, write: Callable[[str], object]) -> None:
+        if _is_ready(stream):
+            write(line if len(line) <= LINE_MAX else f"{line[:LINE_MAX]} ...")
+        else:
+            self._missing += 1
+
+
+def _is_ready(stream: TextIO) -> bool:
+    """Return whether a stream takes select.PIPE_BUF bytes without waiting."""
+    try:
+        return bool(select.select([], [stream.fileno()], [], 0)[1])
+    except (OSError, ValueError):  # not a file, but an object of a test
+        return True
 
 
 @contextmanager

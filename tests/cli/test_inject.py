@@ -1,5 +1,6 @@
 """Test the options, the output and the exit codes of `oncelog inject`."""
 
+import fcntl
 import re
 import signal
 import socket
@@ -12,10 +13,12 @@ import pytest
 from confluent_kafka import Producer
 
 from oncelog.cli import main
+from oncelog.client import BlockingAdmin
 from oncelog.deploy.cluster.local_cluster import Cluster
 from oncelog.deploy.faults.protocol_proxy import proxy
 
 TIMEOUT_S = 30
+PIPE_BYTES, REQUESTS = 16_384, 400
 
 
 @pytest.mark.parametrize(
@@ -111,6 +114,28 @@ def test_inject_ended_by_ctrl_c_exits_zero_and_reports_a_refused_tls_client(clus
     assert process.returncode == 0, err
     assert "its request came 0.1 s later" in out
     assert "the client uses TLS, but the proxy does not" in err
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("ending", ["ctrl-c", "seconds"])
+def test_inject_with_an_unread_pipe_as_stdout_forwards_requests_and_ends(cluster, ending):
+    options = ["--api", "Metadata", "--delay", "1ms", "--times", "0"]
+    options += ["--seconds", "5"] * (ending == "seconds")
+    with injecting(cluster, *options) as (process, address):
+        assert process.stdout is not None
+        fcntl.fcntl(process.stdout, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+        with BlockingAdmin(address, timeout_ms=5_000) as admin:
+            for _ in range(REQUESTS):
+                assert admin.describe_topics(["orders"])
+        if ending == "ctrl-c":
+            process.send_signal(signal.SIGINT)
+        process.wait(TIMEOUT_S)  # with its output unread
+        out, err = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 0, err
+    left_out = re.search(r"(\d+) lines are missing here, because their reader was too slow", err)
+    assert left_out, err
+    assert out.count("\n") + int(left_out[1]) >= REQUESTS
+    assert out.count("\n") > 10
 
 
 @pytest.mark.cluster

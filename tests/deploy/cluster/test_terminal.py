@@ -1,9 +1,12 @@
 """Test how a terminal wraps lines, drops columns, and repeats the line of a long step."""
 
+import os
+import sys
+
 import pytest
 
 from oncelog.deploy.cluster import terminal
-from oncelog.deploy.cluster.terminal import fitted, never_silent, wrapped
+from oncelog.deploy.cluster.terminal import LoopLines, fitted, never_silent, wrapped
 
 from ...waiting import until
 
@@ -64,3 +67,19 @@ def test_last_progress_line_is_printed_again_after_each_interval_of_silence(
         told("judging")
         until(lambda: any(line.startswith("still: judging (") for line in said))
     assert said[0] == "draining"
+
+
+def test_loop_lines_for_a_full_pipe_are_left_out_and_counted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reading, writing = os.pipe()
+    with open(reading, "rb") as reader, open(writing, "w") as stdout:
+        monkeypatch.setattr(sys, "stdout", stdout)
+        lines = LoopLines()
+        for _ in range(300):
+            lines.tell("\u200b" * 1_000)
+        stdout.close()
+        printed = reader.read().splitlines()
+    assert 10 < len(printed) < 300
+    lines.report_missing()
+    assert f"{300 - len(printed)} lines are missing here" in capsys.readouterr().err
