@@ -36,6 +36,8 @@ class CheckpointWriter:
         self._running: tuple[Mapping[TopicPartition, int] | None, ...] = ()
         # Upper bounds of written offsets, until the next regular write.
         self._limits: dict[TopicPartition, int] = {}
+        # Those of a write that collects its offsets, which a regular write meanwhile leaves alone.
+        self._collecting: Mapping[TopicPartition, int] | None = None
         self._lowering = Counter[TopicPartition]()  # writes that wait with a limit of the log
 
     async def write_now_and_then(self) -> None:
@@ -58,8 +60,12 @@ class CheckpointWriter:
                 return  # written by a later write that this call has waited for
             self._begun += 1
             number, collecting = self._begun, self._directory.collect_offsets(self._name)
-            offsets = await self._work.run(self._name, collecting)
-            for key, limit in self._limits.items():
+            self._collecting = limits = dict(self._limits)
+            try:
+                offsets = await self._work.run(self._name, collecting)
+            finally:
+                self._collecting = None
+            for key, limit in (*limits.items(), *self._limits.items()):
                 offsets[key] = min(offsets.get(key, 0), limit)
             self._running = self._directory.offsets.on_disk[self._name], offsets
             try:
@@ -75,15 +81,12 @@ class CheckpointWriter:
 
         During a write this must hold for both the old and the new content of the file. The caller
         need not wait for the end of the write, since truncations of many partitions keep a slow
-        disk writing.
+        disk writing. While the new offsets are collected, only the upper bounds are known.
         """
-        if self._lock.locked():
-            contents = self._running
-        else:
-            contents = (self._directory.offsets.on_disk[self._name],)
-        return bool(contents) and all(
-            content is not None and content.get(key, 0) <= offset for content in contents
-        )
+        contents = self._running or (self._directory.offsets.on_disk[self._name],)
+        if self._collecting is not None and self._collecting.get(key, offset + 1) > offset:
+            return False
+        return all(content is not None and content.get(key, 0) <= offset for content in contents)
 
     async def lower(self, key: TopicPartition, offset: int) -> None:
         """Write the checkpoint with at most `offset` for a log that will be truncated.

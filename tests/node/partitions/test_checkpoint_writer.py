@@ -27,10 +27,13 @@ class _Directory:
         self.current: dict[TopicPartition, int] = {KEY: 9, OTHER: 9}
         self.offsets: Any = SimpleNamespace(on_disk={NAME: dict(self.current)})
         self.may_end = threading.Semaphore(0)
+        self.may_collect = True
         self.writes = 0
 
     def collect_offsets(self, name: str) -> Steps[dict[TopicPartition, int]]:
         yield
+        while not self.may_collect:
+            yield
         return dict(self.current)
 
     def write_offsets(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
@@ -74,6 +77,35 @@ async def test_checkpoint_offset_counts_as_lowered_when_finished_and_running_wri
     directory.may_end.release()
     await second
     assert checkpoint.is_at_most(OTHER, 5)
+
+
+@pytest.mark.parametrize("is_periodic", [False, True])
+async def test_checkpoint_offset_counts_as_lowered_while_the_next_write_collects_offsets(
+    directory: _Directory, executor: Executor, is_periodic: bool
+) -> None:
+    """Otherwise two groups of truncations cause writes for each other for ever.
+
+    A periodic write, which begins meanwhile, must not raise the offset in the running one.
+    """
+    checkpoint = _writer(directory, executor)
+    directory.may_end.release()
+    await checkpoint.lower(KEY, 5)
+    directory.may_collect = False
+    tasks = [asyncio.create_task(checkpoint.lower(OTHER, 5))]
+    await settle()
+    assert checkpoint.is_at_most(KEY, 5)
+    assert not checkpoint.is_at_most(KEY, 4)
+    assert not checkpoint.is_at_most(OTHER, 5)
+    if is_periodic:
+        tasks.append(asyncio.create_task(checkpoint.write_now_and_then()))
+        await settle()
+        assert checkpoint.is_at_most(KEY, 5)
+    directory.may_collect = True
+    await until(lambda: directory.writes == 2)
+    assert checkpoint.is_at_most(KEY, 5)
+    directory.may_end.release(2)
+    await asyncio.gather(*tasks)
+    assert checkpoint.is_at_most(KEY, 5) == (not is_periodic)
 
 
 async def test_checkpoint_offset_raised_by_a_running_write_does_not_count_as_lowered(
