@@ -5,11 +5,13 @@ of a broker's work for batches of 1 MB. Python tells whether a frame is still in
 bytearray with a view refuses to be resized.
 """
 
+import mmap
 from collections import deque
+from contextlib import suppress
 
 STAGING_BYTES = 64 * 1024
 LARGE_KEPT_BYTES_MAX = 4 * 1024 * 1024
-_UNIT_BYTES = 256 * 1024  # so that frames of similar size can reuse the memory
+UNIT_BYTES = 256 * 1024  # so that frames of similar size can reuse the memory
 
 
 class FrameMemory:
@@ -39,12 +41,21 @@ class FrameMemory:
                 return memory
         if size_bytes > LARGE_KEPT_BYTES_MAX:  # it would displace all others
             return bytearray(size_bytes)
-        memory = bytearray(-(-size_bytes // _UNIT_BYTES) * _UNIT_BYTES)
+        memory = bytearray(-(-size_bytes // UNIT_BYTES) * UNIT_BYTES)
         kept.append(memory)
         self._large_bytes += len(memory)
         while self._large_bytes > LARGE_KEPT_BYTES_MAX:  # drop the least recently used one
             self._large_bytes -= len(kept.popleft())
         return memory
+
+
+def reserved(size_bytes: int) -> memoryview:
+    """Return memory of which the kernel provides each page when it is first written."""
+    memory = mmap.mmap(-1, size_bytes, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if hasattr(mmap, "MADV_NOHUGEPAGE"):  # a huge page would be provided for the first byte
+        with suppress(OSError):  # of a kernel without huge pages
+            memory.madvise(mmap.MADV_NOHUGEPAGE)
+    return memoryview(memory)
 
 
 def _is_free(memory: bytearray) -> bool:

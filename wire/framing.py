@@ -1,20 +1,21 @@
 """The frames and headers around the body of every request and response.
 
 A frame is a 4-byte length and this number of bytes. The length is not trusted. A frame's memory
-grows with the received bytes, and is ahead of them by at most `TRUSTED_BYTES`, or by as many bytes
-as were received if these are more.
+grows with the received bytes, to at most GROWTH times their number. A frame of more than
+GROWN_BYTES_MAX bytes gets an address range, of which the kernel provides only the part that has
+been received. To copy it as a whole would hold the event loop for 50 ms.
 
 `FrameReceiver` is made for `asyncio.BufferedProtocol`. Small frames, and the beginning of large
 frames, are received in a staging buffer that all receivers share, and are then copied. A frame that
-does not fit into the staging buffer gets its own memory, and the rest is received directly into
-that memory. Every returned frame owns its memory and may be written to (a leader writes offsets
-into batches).
+does not fit into the staging buffer gets its own memory once BEGUN_BYTES of it have been received,
+and the rest is received directly into that memory. Every returned frame owns its memory and may be
+written to (a leader writes offsets into batches).
 """
 
 import struct
 from typing import NamedTuple
 
-from .frame_memory import STAGING_BYTES, FrameMemory
+from .frame_memory import STAGING_BYTES, UNIT_BYTES, FrameMemory, reserved
 from .messages.apis import FLEXIBLE_FROM, NEVER
 from .primitives import MalformedFrame, Reader
 
@@ -22,7 +23,9 @@ Buffer = bytes | bytearray | memoryview
 
 API_VERSIONS = 18
 FRAME_BYTES_MAX = 100 * 1024 * 1024
-TRUSTED_BYTES = 1024 * 1024
+BEGUN_BYTES = 16 * 1024
+GROWTH = 4
+GROWN_BYTES_MAX = 16 * 1024 * 1024
 HEADER_BYTES_MIN = 8  # key, version, correlation id
 _PREFIX = 4
 _size = struct.Struct(">i")
@@ -47,9 +50,9 @@ class FrameReceiver:
         "_filled",
         "_frame",
         "_frame_bytes",
+        "_is_trusted",
         "_memory",
         "_rest",
-        "_trusted_bytes",
         "max_bytes",
     )
 
@@ -57,15 +60,15 @@ class FrameReceiver:
         self,
         max_frame_bytes: int = FRAME_BYTES_MAX,
         memory: FrameMemory | None = None,
-        trusted_bytes: int = TRUSTED_BYTES,
+        *,
+        is_trusted: bool = False,
     ) -> None:
         """Create a receiver of frames with at most `max_frame_bytes`.
 
-        The memory for a frame is at most `trusted_bytes`, or the number of its received bytes,
-        ahead of these.
+        is_trusted: each large frame gets all of its memory when it begins.
         """
         self.max_bytes = max_frame_bytes
-        self._trusted_bytes = trusted_bytes
+        self._is_trusted = is_trusted
         self._memory = memory or FrameMemory()
         self._rest = b""  # received bytes without a complete frame
         self._filled = 0  # in the staging buffer, or in the current frame
@@ -123,7 +126,7 @@ class FrameReceiver:
             if end <= filled:
                 frames.append(memoryview(bytearray(staging[start:end])))
                 position = end
-            elif end - position > STAGING_BYTES:
+            elif size > STAGING_BYTES - _PREFIX and filled - start >= BEGUN_BYTES:
                 self._begin_large(staging, start, filled, size)
                 return frames
             else:
@@ -134,16 +137,20 @@ class FrameReceiver:
 
     def _begin_large(self, staging: memoryview, start: int, filled: int, size: int) -> None:
         arrived = filled - start
-        self._frame = frame = self._large(min(size, arrived + self._trusted_bytes))
+        self._frame = frame = self._large(size, arrived)
         frame[:arrived] = staging[start:filled]
         self._frame_bytes, self._filled, self._rest = size, arrived, b""
 
-    def _large(self, size_bytes: int) -> memoryview:
+    def _large(self, size_bytes: int, received_bytes: int) -> memoryview:
+        """Return memory for a frame, or for its beginning."""
+        if not self._is_trusted:
+            if size_bytes > GROWN_BYTES_MAX:
+                return reserved(size_bytes)
+            size_bytes = min(size_bytes, max(UNIT_BYTES, GROWTH * received_bytes))
         return memoryview(self._memory.large(size_bytes))[:size_bytes]
 
     def _grow(self, frame: memoryview) -> memoryview:
-        believed_bytes = len(frame) + max(self._trusted_bytes, len(frame))
-        self._frame = grown = self._large(min(self._frame_bytes, believed_bytes))
+        self._frame = grown = self._large(self._frame_bytes, len(frame))
         grown[: len(frame)] = frame
         return grown
 

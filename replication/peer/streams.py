@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from ...runtime.background_task import background_task, end_tasks
 from ...runtime.rate_limited_log import LimitedLog
 from ...wire.frame_memory import FrameMemory
-from ...wire.framing import TRUSTED_BYTES, FrameReceiver
+from ...wire.framing import FrameReceiver
 from ...wire.primitives import MalformedFrame
 from .address import PeerSocketError
 from .handlers import Buffer, PeerPacket, What
@@ -65,8 +65,8 @@ class PeerStream(asyncio.BufferedProtocol):
         max_bytes = streams.max_message_bytes
         # Answers of a broker to which this one has connected are large, and their length is
         # trusted.
-        trusted_bytes = max_bytes if self.is_ours else TRUSTED_BYTES
-        self._receiver = FrameReceiver(max_bytes, streams.frame_memory, trusted_bytes)
+        memory = streams.frame_memory
+        self._receiver = FrameReceiver(max_bytes, memory, is_trusted=self.is_ours)
         self.get_buffer = self._receiver.get_buffer  # called by the event loop before each read
         self._transport: asyncio.Transport | None = None
         self._hello_timer: asyncio.TimerHandle | None = None

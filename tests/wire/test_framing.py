@@ -6,6 +6,7 @@ import tracemalloc
 from importlib import import_module
 from typing import Any
 
+import psutil
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,7 +14,8 @@ from kio.serial import entity_writer
 
 from oncelog.wire.frame_memory import STAGING_BYTES, FrameMemory
 from oncelog.wire.framing import (
-    TRUSTED_BYTES,
+    GROWN_BYTES_MAX,
+    GROWTH,
     FrameReceiver,
     decode_request_header,
     encode_request_header,
@@ -25,6 +27,7 @@ from oncelog.wire.messages.apis import ADDED, APIS
 from oncelog.wire.messages.control import _schema
 from oncelog.wire.primitives import MalformedFrame
 
+MIB = 1024 * 1024
 PRODUCE, METADATA, API_VERSIONS = 0, 3, 18
 every_api = pytest.mark.parametrize(
     ("api_key", "version"),
@@ -73,8 +76,9 @@ def test_frame_receiver_returns_frames_whole_however_the_stream_is_cut(
     assert receiver.peek(1) == b""
 
 
-def test_frame_receiver_returns_a_very_long_frame_whole() -> None:
-    body = bytes(range(256)) * (5 * TRUSTED_BYTES // 256)
+@pytest.mark.parametrize("size", [5 * 1024 * 1024, GROWN_BYTES_MAX + 256])
+def test_frame_receiver_returns_a_very_long_frame_whole(size: int) -> None:
+    body = bytes(range(256)) * (size // 256)
     assert [bytes(f) for f in feed(FrameReceiver(), stream_of([body, b"x"]), 60_000)] == [
         body,
         b"x",
@@ -113,13 +117,26 @@ def test_frame_receiver_accepts_the_largest_allowed_frame() -> None:
     assert len(feed(FrameReceiver(max_frame_bytes=1000), stream_of([bytes(1000)]), 77)[0]) == 1000
 
 
-def test_frame_receiver_allocates_no_announced_length_before_its_bytes_arrive() -> None:
-    tracemalloc.start()
-    try:
-        feed(FrameReceiver(), struct.pack(">i", 100 * 1024 * 1024) + bytes(100), 10**6)
-        assert tracemalloc.get_traced_memory()[1] < 2 * TRUSTED_BYTES
-    finally:
-        tracemalloc.stop()
+@pytest.mark.parametrize("size", [MIB, 16 * MIB, 100 * MIB])
+@pytest.mark.parametrize("received", [1, 100_000, 700_000])
+def test_frame_receiver_takes_memory_in_proportion_to_the_received_bytes(
+    size: int, received: int
+) -> None:
+    """2,000 clients could fill 2.5 GB by five bytes each."""
+    memory, process = FrameMemory(), psutil.Process()
+    before = process.memory_info().rss
+    receivers = [FrameReceiver(memory=memory) for _ in range(40)]
+    for receiver in receivers:
+        assert feed(receiver, struct.pack(">i", size) + bytes(received), 10**6) == []
+    grown = process.memory_info().rss - before
+    assert grown < (GROWTH * received + 64 * 1024) * len(receivers) + 4 * MIB
+
+
+def test_frame_receiver_copies_at_most_the_beginning_of_a_very_long_frame() -> None:
+    """The copy of 64 MB, and new memory for the frame, held the event loop for 50 ms."""
+    receiver, size = FrameReceiver(), 100 * MIB
+    feed(receiver, struct.pack(">i", size) + bytes(100_000), 10**6)
+    assert receiver._frame is not None and len(receiver._frame) == size
 
 
 def test_frame_receiver_without_pending_bytes_holds_no_buffer() -> None:
