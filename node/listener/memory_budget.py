@@ -48,6 +48,7 @@ class MemoryBudget:
         self.limit_bytes = limit_bytes
         self.held_bytes = 0
         self._waiting: dict[Holder, None] = {}
+        self._silent: dict[Holder, None] = {}  # those that wait, and whose client sent no more
         self._passing: Holder | None = None
         self._passed: Holder | None = None  # the last connection to pass, until it is answered
         self._was_passed: Holder | None = None  # this connection at the last call of `check`
@@ -55,7 +56,7 @@ class MemoryBudget:
     @property
     def waiting_count(self) -> int:
         """The number of connections that wait for memory."""
-        return len(self._waiting)
+        return len(self._waiting) + len(self._silent)
 
     @property
     def share_bytes(self) -> int:
@@ -84,8 +85,8 @@ class MemoryBudget:
         self.held_bytes -= count
         if self.held_bytes <= self.limit_bytes:
             self._passing = self._passed = None
-            if self._waiting:
-                waiting, self._waiting = self._waiting, {}
+            if self._waiting or self._silent:
+                waiting, self._waiting, self._silent = self._waiting | self._silent, {}, {}
                 for each in waiting:
                     each.budget_allows()
         elif holder is not None and holder is self._passed and not _is_large(holder):
@@ -97,6 +98,7 @@ class MemoryBudget:
 
         A connection that waits calls this method again after its answers.
         """
+        self._silent.pop(holder, None)
         is_within = self.held_bytes <= self.limit_bytes
         if is_within or holder is self._passing or not _is_large(holder):
             self._waiting.pop(holder, None)
@@ -120,6 +122,7 @@ class MemoryBudget:
     def remove(self, holder: Holder) -> None:
         """Forget a connection that is closed. Its bytes are released later."""
         self._waiting.pop(holder, None)
+        self._silent.pop(holder, None)
         self.finished_request(holder)
         if holder is self._passed:
             self._passed = None
@@ -130,6 +133,15 @@ class MemoryBudget:
         self._look_at_passing()
         if self._passed is None:
             self._let_one_pass()
+
+    def look_at(self, holder: Holder) -> None:
+        """Let a silent connection wait for its turn again if its client has sent more.
+
+        It must be called once a second for each connection.
+        """
+        if holder in self._silent and holder.has_sent_more:
+            del self._silent[holder]
+            self._waiting[holder] = None
 
     def check(self) -> Holder | None:
         """Let a connection pass although the last one waits, and return one to be closed, if any.
@@ -177,10 +189,21 @@ class MemoryBudget:
         """Return the first waiting connection that can finish its request.
 
         Connections that wait for an answer or for their client are skipped, since they would block
-        the other connections forever.
+        the other connections forever. To ask for the unread bytes takes 3 us, so it is not repeated
+        for a silent connection before `look_at`.
         """
-        waiting = self._waiting
-        return next((each for each in waiting if each.can_finish and each.has_sent_more), None)
+        silent: list[Holder] = []
+        found = None
+        for each in self._waiting:
+            if each.can_finish:
+                if each.has_sent_more:
+                    found = each
+                    break
+                silent.append(each)
+        for each in silent:
+            del self._waiting[each]
+            self._silent[each] = None
+        return found
 
 
 def _is_large(holder: Holder) -> bool:

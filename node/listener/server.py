@@ -355,6 +355,7 @@ class KafkaServer:
     def _check(self, connection: Connection, stalled_for_s: float) -> None:
         """Close a connection that is idle, late, stalled, or whose client has gone."""
         now_s, config = self.now_s, self.config
+        self.budget.look_at(connection)
         idle_max_s = config.connections_max_idle_ms / 1000
         first_request_timeout_s = config.first_request_timeout_ms / 1000
         connection.last_active_s += stalled_for_s
