@@ -106,7 +106,7 @@ class LoopThread:
         self._is_stopped = False  # the loop is at rest, and any caller may run it
         self._is_closing = False
         self._ending: asyncio.Task[None] | None = None
-        self._is_leaving = self._has_left = False
+        self._is_over = self._is_leaving = self._has_left = False
         self._waiters: list[threading.Lock] = []
         self._serves = threading.Lock()  # held by the thread, or by an interrupted start
         self._opened = threading.Lock()  # released when the thread has opened the loop, or failed
@@ -205,11 +205,14 @@ class LoopThread:
                     return
             if self._is_stopped:
                 self.loop.run_until_complete(self._cancel_all())
+                self.loop.close()
             else:
-                self.loop.call_soon_threadsafe(self._end)
+                with contextlib.suppress(RuntimeError):  # a former close has ended the loop
+                    self.loop.call_soon_threadsafe(self._end)
                 self._wait_for_thread(-1)
-            self.loop.close()
             _unclosed.discard(self)
+            if self._problem is not None:
+                raise self._problem
         finally:
             if is_first:
                 self._is_closing = False
@@ -222,7 +225,8 @@ class LoopThread:
         with self._lock:
             if not self._is_stopped and (self._is_stopping or self._thread.is_alive()):
                 self._is_stopping = True
-                self.loop.call_soon_threadsafe(self._leave)
+                with contextlib.suppress(RuntimeError):  # a close has ended the loop
+                    self.loop.call_soon_threadsafe(self._leave)
                 self._is_stopped = self._wait_for_thread(STOP_S)
                 for task in asyncio.all_tasks(self.loop):  # they end with the program, as before
                     task._log_destroy_pending = False  # type: ignore[attr-defined]
@@ -249,11 +253,15 @@ class LoopThread:
                     self.loop.run_forever()
                     self._is_leaving = True
         finally:
-            self._has_left = True
-            for each in self._waiters:
-                each.release()
-            if self._is_abandoned:
-                self.loop.close()
+            try:
+                if self._is_over or self._is_abandoned:
+                    self.loop.close()  # here, because an interrupted close could not be repeated
+            except BaseException as problem:  # raised by the close
+                self._problem = problem
+            finally:
+                self._has_left = True
+                for each in self._waiters:
+                    each.release()
 
     def _end(self) -> None:
         if self._ending is None:  # a former close may have been interrupted
@@ -271,6 +279,7 @@ class LoopThread:
                 self.at_end()
                 await asyncio.sleep(0)  # let the transports report that they are closed
             finally:
+                self._is_over = True
                 self._leave()
 
     def _leave(self) -> None:

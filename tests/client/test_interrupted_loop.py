@@ -23,6 +23,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 TIMEOUT_S = 10.0
+ASYNCIO = "base", "selector", "unix"
 TRACED = loop_thread.__file__, threading.__file__, blocking_producer.__file__
 LEFT_OPEN = """
 import asyncio, atexit, threading
@@ -107,6 +108,21 @@ def test_loop_whose_close_is_interrupted_anywhere_ends_at_the_next_close(
         is_whole = not interrupted(closing.close, number, TRACED)
         in_time(closing.close)
         assert loops[-1].is_closed(), number
+    assert number > 10
+
+
+def test_asyncio_loop_whose_close_is_interrupted_anywhere_ends_at_the_next_close(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The close of an asyncio loop cannot be repeated after an interruption in its middle."""
+    monkeypatch.setattr(loop_thread, "new_event_loop", asyncio.new_event_loop)
+    files = *TRACED, *(sys.modules[f"asyncio.{name}_events"].__file__ or "" for name in ASYNCIO)
+    number, is_whole = 0, False
+    while not is_whole:
+        thread, number = LoopThread("interrupted"), number + 1
+        is_whole = not interrupted(thread.close, number, files)
+        in_time(thread.close)
+        assert thread.loop.is_closed(), number
     assert number > 10
 
 
