@@ -77,11 +77,15 @@ class _Call(Generic[T]):
 
     def cancel(self) -> None:
         """Cancel the coroutine, or close it without a `begin`. This is called on the event loop."""
-        if self._task is None:
-            self._work.close()
-        else:
+        self.drop()
+        if self._task is not None:
             self._task.cancel()
             self._task.add_done_callback(lambda task: task.cancelled() or task.exception())
+
+    def drop(self) -> None:
+        """Close the coroutine unless it has begun."""
+        if self._task is None:
+            self._work.close()
 
     def result(self, timeout_s: float | None) -> T:
         """Wait for the result, or raise its error, CancelledError or TimeoutError."""
@@ -173,7 +177,10 @@ class LoopThread:
                 if self._is_stopped:
                     waiting = asyncio.wait_for(call.begin(), timeout_s)
                     return self.loop.run_until_complete(waiting)
-                self.loop.call_soon_threadsafe(call.begin)
+                with contextlib.suppress(RuntimeError):  # a signal handler has closed the loop
+                    self.loop.call_soon_threadsafe(call.begin)
+                if self.loop.is_closed():
+                    raise ClientClosed("the client was closed meanwhile")
             return call.result(timeout_s)
         except CancelledError:
             if self.is_ending:
@@ -183,8 +190,10 @@ class LoopThread:
             if call is None:
                 work.close()
             else:
-                with contextlib.suppress(RuntimeError):  # the loop is closed
+                try:
                     self.loop.call_soon_threadsafe(call.cancel)
+                except RuntimeError:  # the loop is closed, so the call has ended or not begun
+                    call.drop()
             raise
 
     def close(self) -> None:

@@ -22,8 +22,11 @@ class Interruption:
     responsible there. `points` is the number of points in these files that it has passed.
     """
 
-    def __init__(self, number: int, files: Collection[str]) -> None:
-        self.points, self._number, self._files = 0, number, files
+    def __init__(
+        self, number: int, files: Collection[str], act: Callable[[], object] | None = None
+    ) -> None:
+        """Create a tracer. It calls `act` instead of raising, if that is given."""
+        self.points, self._number, self._files, self._act = 0, number, files, act
         self._before: dict[int, int] = {}  # the offset of the last instruction of each frame
 
     def __call__(self, frame: FrameType, event: str, _: object) -> "Interruption | None":
@@ -41,16 +44,26 @@ class Interruption:
                 self.points += 1
                 if self.points == self._number:
                     sys.settrace(None)
-                    raise KeyboardInterrupt
+                    if self._act is None:
+                        raise KeyboardInterrupt
+                    self._act()
         elif event == "return":
             self._before.pop(id(frame), None)
         return self
 
 
-def interrupted(call: Callable[[], object], number: int, files: Collection[str]) -> bool:
-    """Call, interrupt the call at this point, and return False if it has fewer points."""
+def interrupted(
+    call: Callable[[], object],
+    number: int,
+    files: Collection[str],
+    act: Callable[[], object] | None = None,
+) -> bool:
+    """Call, interrupt the call at this point, and return False if it has fewer points.
+
+    act: a signal handler that is called there, instead of one that raises KeyboardInterrupt.
+    """
     before = sys.gettrace()
-    tracer = Interruption(number, files)
+    tracer = Interruption(number, files, act)
     sys.settrace(tracer)
     try:
         call()

@@ -4,6 +4,7 @@ import asyncio
 import sys
 import threading
 import time
+from asyncio import base_events, selector_events, unix_events
 from collections.abc import Callable, Generator
 from typing import Any
 
@@ -23,8 +24,9 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 TIMEOUT_S = 10.0
-ASYNCIO = "base", "selector", "unix"
 TRACED = loop_thread.__file__, threading.__file__, blocking_producer.__file__
+ASYNCIO = base_events.__file__, selector_events.__file__, unix_events.__file__
+FILES = *TRACED[:1], *ASYNCIO
 LEFT_OPEN = """
 import asyncio, atexit, threading
 atexit.register(lambda: print([each.is_alive() for each in kept]))  # called after ours
@@ -111,16 +113,36 @@ def test_loop_whose_close_is_interrupted_anywhere_ends_at_the_next_close(
     assert number > 10
 
 
+def test_call_in_which_a_signal_handler_closes_the_loop_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(loop_thread, "new_event_loop", asyncio.new_event_loop)
+    number, is_whole, refused = 0, False, 0
+
+    def call(thread: LoopThread) -> bool:
+        nonlocal refused
+        try:
+            return interrupted(lambda: thread.run(answer()), number, FILES, thread.close)
+        except ClientClosed:
+            refused += 1
+            return True
+
+    while not is_whole:
+        thread, number = LoopThread("interrupted"), number + 1
+        is_whole = not in_time(lambda thread=thread: [call(thread)])[0]
+        in_time(lambda thread=thread: [thread.close()])
+    assert number > refused > 3
+
+
 def test_asyncio_loop_whose_close_is_interrupted_anywhere_ends_at_the_next_close(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The close of an asyncio loop cannot be repeated after an interruption in its middle."""
     monkeypatch.setattr(loop_thread, "new_event_loop", asyncio.new_event_loop)
-    files = *TRACED, *(sys.modules[f"asyncio.{name}_events"].__file__ or "" for name in ASYNCIO)
     number, is_whole = 0, False
     while not is_whole:
         thread, number = LoopThread("interrupted"), number + 1
-        is_whole = not interrupted(thread.close, number, files)
+        is_whole = not interrupted(thread.close, number, FILES)
         in_time(thread.close)
         assert thread.loop.is_closed(), number
     assert number > 10
