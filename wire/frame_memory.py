@@ -11,7 +11,7 @@ from contextlib import suppress
 
 STAGING_BYTES = 64 * 1024
 LARGE_KEPT_BYTES_MAX = 4 * 1024 * 1024
-UNIT_BYTES = 256 * 1024  # so that frames of similar size can reuse the memory
+_UNIT_BYTES = 256 * 1024  # so that frames of similar size can reuse the memory
 
 
 class FrameMemory:
@@ -39,9 +39,9 @@ class FrameMemory:
             kept.append(memory)
             if size_bytes <= len(memory) and _is_free(memory):
                 return memory
-        if size_bytes > LARGE_KEPT_BYTES_MAX:  # it would displace all others
+        if not _UNIT_BYTES <= size_bytes <= LARGE_KEPT_BYTES_MAX:  # it would displace all others
             return bytearray(size_bytes)
-        memory = bytearray(-(-size_bytes // UNIT_BYTES) * UNIT_BYTES)
+        memory = bytearray(-(-size_bytes // _UNIT_BYTES) * _UNIT_BYTES)
         kept.append(memory)
         self._large_bytes += len(memory)
         while self._large_bytes > LARGE_KEPT_BYTES_MAX:  # drop the least recently used one

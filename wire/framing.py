@@ -15,7 +15,7 @@ written to (a leader writes offsets into batches).
 import struct
 from typing import NamedTuple
 
-from .frame_memory import STAGING_BYTES, UNIT_BYTES, FrameMemory, reserved
+from .frame_memory import STAGING_BYTES, FrameMemory, reserved
 from .messages.apis import FLEXIBLE_FROM, NEVER
 from .primitives import MalformedFrame, Reader
 
@@ -146,7 +146,7 @@ class FrameReceiver:
         if not self._is_trusted:
             if size_bytes > GROWN_BYTES_MAX:
                 return reserved(size_bytes)
-            size_bytes = min(size_bytes, max(UNIT_BYTES, GROWTH * received_bytes))
+            size_bytes = min(size_bytes, GROWTH * received_bytes)
         return memoryview(self._memory.large(size_bytes))[:size_bytes]
 
     def _grow(self, frame: memoryview) -> memoryview:

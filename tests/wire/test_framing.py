@@ -132,6 +132,18 @@ def test_frame_receiver_takes_memory_in_proportion_to_the_received_bytes(
     assert grown < (GROWTH * received + 64 * 1024) * len(receivers) + 4 * MIB
 
 
+def test_frame_receiver_takes_little_memory_for_the_beginning_of_a_slow_frame() -> None:
+    memory = FrameMemory()
+    tracemalloc.start()
+    try:
+        receivers = [FrameReceiver(memory=memory) for _ in range(40)]
+        for receiver in receivers:
+            assert feed(receiver, struct.pack(">i", MIB) + bytes(20_000), 10**6) == []
+        assert tracemalloc.get_traced_memory()[0] < 40 * (GROWTH * 20_000 + 1000)
+    finally:
+        tracemalloc.stop()
+
+
 def test_frame_receiver_copies_at_most_the_beginning_of_a_very_long_frame() -> None:
     """The copy of 64 MB, and new memory for the frame, held the event loop for 50 ms."""
     receiver, size = FrameReceiver(), 100 * MIB
