@@ -10,6 +10,7 @@ they may use the consumer. That call raises their exceptions, also SystemExit.
 """
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable, Iterable
 from functools import wraps
 from typing import Any, TypeVar
@@ -33,10 +34,11 @@ class BlockingConsumer(BlockingClient[Consumer]):
     """A consumer for one thread at a time. The arguments are the same as for `Consumer`."""
 
     def __init__(self, source: Source | None = None, /, **keywords: Any) -> None:
-        self._calls: set[asyncio.Task[Any]] = set()  # on the loop
+        self._calls: dict[asyncio.Task[Any], int] = {}  # with their threads; on the loop
         self._asked = self._gave = self._got = 0  # polls: called, ended on the loop, returned
         # polls: the last interrupted one, and the last one taken back
         self._left = self._settled = 0
+        self._left_by = 0  # the thread of the last interrupted poll
         super().__init__(Consumer(source, **keywords), "oncelog-consumer")
 
     def run(self, work: Callable[[Consumer], Awaitable[T]]) -> T:
@@ -44,13 +46,16 @@ class BlockingConsumer(BlockingClient[Consumer]):
 
         If the last poll was interrupted before it returned its records, the next poll returns them.
         """
-        left = self._left  # this call may be interrupted, too, before the loop begins it
+        # this call may be interrupted, too, before the loop begins it
+        left, left_by, thread = self._left, self._left_by, threading.get_ident()
 
         async def in_turn(consumer: Consumer) -> T:
-            others, task = list(self._calls), asyncio.current_task()
+            # a callback of the interrupted poll still runs in another thread
+            others = [each for each, caller in self._calls.items() if caller == left_by]
+            task = asyncio.current_task()
             assert task is not None
-            self._calls.add(task)
-            task.add_done_callback(self._calls.discard)
+            self._calls[task] = thread
+            task.add_done_callback(self._calls.pop)
             if left > self._settled:
                 for each in others:
                     each.cancel()
@@ -65,7 +70,7 @@ class BlockingConsumer(BlockingClient[Consumer]):
 
     def _poll(self, method: Callable[..., Awaitable[T]], *limits: int | None) -> T:
         self._asked += 1
-        number = self._asked
+        number, thread = self._asked, threading.get_ident()
 
         async def polled(consumer: Consumer) -> T:
             found = await method(consumer, *limits)
@@ -77,7 +82,7 @@ class BlockingConsumer(BlockingClient[Consumer]):
             self._got = number  # signals are handled at calls, and none follows
             return found
         except BaseException:
-            self._left = number
+            self._left_by, self._left = thread, number
             raise
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:

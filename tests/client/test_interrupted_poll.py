@@ -1,19 +1,22 @@
 """Test that a blocking poll that a signal handler interrupts loses no record."""
 
+import asyncio
 import contextlib
 import random
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
 import pytest
 
-from oncelog.client import BlockingConsumer, BlockingProducer
+from oncelog.client import BlockingConsumer, BlockingProducer, Consumer
 
 from .fetch.test_poll_loses_nothing import batch
 
 PLACE = ("t", 0)
+TIMEOUT_S = 10.0
 POLLS: list[Callable[[BlockingConsumer], Any]] = [
     lambda consumer: consumer.poll(0),
     lambda consumer: consumer.poll_columns(0),
@@ -187,3 +190,27 @@ def test_polls_interrupted_by_signals_return_every_record_once(bootstrap: str, t
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
     assert found == list(range(count))
+
+
+def test_call_of_a_callback_continues_after_the_poll_was_interrupted() -> None:
+    """A callback runs in another thread while the poll waits for it."""
+    may_end, begun, found = threading.Event(), threading.Event(), list[str]()
+
+    async def wait(_: Consumer) -> str:
+        begun.set()
+        while not may_end.is_set():
+            await asyncio.sleep(0.001)
+        return "committed"
+
+    with BlockingConsumer("127.0.0.1:1") as consumer:
+        consumer.assign({PLACE: 0})
+        callback = threading.Thread(target=lambda: found.append(consumer.run(wait)))
+        callback.start()
+        assert begun.wait(TIMEOUT_S)
+        with pytest.raises(Interrupted), pytest.MonkeyPatch.context() as patch:
+            patch.setattr(consumer._thread, "run", leave_before_it_begins)
+            consumer.poll(0)
+        consumer.poll(0)
+        may_end.set()
+        callback.join(TIMEOUT_S)
+    assert found == ["committed"]
