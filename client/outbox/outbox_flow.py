@@ -29,7 +29,7 @@ class OutboxFlow(ConnectionFlow):
         self._session = secrets.token_hex(NONCE_BYTES)
         self._number = self._last_ms = 0
         self._generation: int | None = None
-        self._is_open = False
+        self._is_open = self._must_end = False  # the block, and its transaction of the database
         self._stopped: Exception | None = None
 
     def _start(self) -> Flow[None]:
@@ -47,18 +47,21 @@ class OutboxFlow(ConnectionFlow):
 
     def _close(self) -> Flow[None]:
         self._generation = None
+        if self._must_end:
+            yield from self._block_failed()
         yield from self._close_connection()
 
     def _begin_block(self) -> Flow[None]:
         self.refuse_forked()
-        if self._is_open:  # the last block was interrupted, and left open
+        if self._must_end:  # the last block was interrupted, and left open
             yield from self._block_failed()
         self._require_started()
         yield from self._end_strays()
+        self._must_end = True
         try:
             yield from self._begin()
         except BaseException:
-            yield from self._roll_back()
+            yield from self._block_failed()
             raise
         self._is_open = True
 
@@ -72,6 +75,7 @@ class OutboxFlow(ConnectionFlow):
     def _block_failed(self) -> Flow[None]:
         self._is_open = False
         yield from self._roll_back()
+        self._must_end = False
 
     def _block_done(self) -> Flow[None]:
         self.refuse_forked()
@@ -83,7 +87,7 @@ class OutboxFlow(ConnectionFlow):
         except BaseException as problem:
             if isinstance(problem, stop_words.WriterSuperseded):
                 self._stopped = problem
-            yield from self._roll_back()
+            yield from self._block_failed()
             raise
         try:
             yield self.connection.commit
@@ -92,10 +96,11 @@ class OutboxFlow(ConnectionFlow):
         except BaseException as problem:
             is_refused = self._is_refused(problem)
             # interrupted, too: else the next block would find it open
-            yield from self._roll_back()
+            yield from self._block_failed()
             if is_refused or not isinstance(problem, Exception):
                 raise
             raise stop_words.outbox_in_doubt(self.name, problem) from problem
+        self._must_end = False
 
     def write_record(
         self,
