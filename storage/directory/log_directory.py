@@ -302,7 +302,7 @@ class LogDirectory:
         committed, or deleted.
         """
         with self._disk():
-            self.offsets.lower({(log.topic, log.partition): log for log in logs}, self.logs)
+            self.offsets.lower({(log.topic, log.partition): log for log in logs})
 
     def write_last(self) -> None:
         """Write the state that logs keep only in memory to their files, before a sync (blocks)."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from ...runtime.fault_point import FaultPoint
-from ...runtime.steps import Steps, run_to_end
+from ...runtime.steps import Steps
 from ...wire.identifiers import TopicPartition
 from ..checkpoint import (
     CLEANED_OFFSETS,
@@ -39,10 +39,12 @@ class PartitionOffsets:
     def __init__(self, path: Path, fault_point: FaultPoint) -> None:
         self._files = {name: OffsetCheckpoint(path / name, fault_point) for name in CHECKPOINTS}
         self._known = {name: _read(file) for name, file in self._files.items()}
-        # The content of each file, or None after a failed write.
-        self.on_disk: dict[str, Mapping[TopicPartition, int] | None] = {
+        # The content of each file by the last successful write.
+        self._written: dict[str, Mapping[TopicPartition, int]] = {
             name: dict(offsets) for name, offsets in self._known.items()
         }
+        # The content of each file, or None after a failed write.
+        self.on_disk: dict[str, Mapping[TopicPartition, int] | None] = {**self._written}
 
     def of(self, name: str, key: TopicPartition) -> int:
         """Return the last known offset of a partition in the checkpoint `name`, or 0 if unknown."""
@@ -80,28 +82,22 @@ class PartitionOffsets:
         }
         self.on_disk[name] = None
         self._files[name].write(offsets)
-        self.on_disk[name] = offsets
+        self.on_disk[name] = self._written[name] = offsets
 
-    def lower(
-        self,
-        found: Mapping[TopicPartition, PartitionLog],
-        logs: Mapping[TopicPartition, PartitionLog],
-    ) -> None:
+    def lower(self, found: Mapping[TopicPartition, PartitionLog]) -> None:
         """Lower the offsets in the files that are above the offsets of the logs `found` (blocks).
 
-        The offsets of other logs in the files do not change.
+        No offset of another log rises, since it may be truncated just now. After a failed write the
+        content is unknown, and the content before it is written again.
         """
         for name, offset_of in CHECKPOINTS.items():
             offsets = {key: offset_of(log) for key, log in found.items()}
             for key, offset in offsets.items():
                 _note(self._known[name], key, offset)
-            on_disk = self.on_disk[name]
-            if on_disk is None:  # after a failed write the content is unknown
-                self.write(name, run_to_end(self.collect(name, logs)))
-                continue
-            lower = {key: at or 0 for key, at in offsets.items() if (at or 0) < on_disk.get(key, 0)}
-            if lower:
-                self.write(name, {**on_disk, **lower})
+            written = self._written[name]
+            lower = {key: at or 0 for key, at in offsets.items() if (at or 0) < written.get(key, 0)}
+            if lower or self.on_disk[name] is None:
+                self.write(name, {**written, **lower})
 
 
 def _note(known: dict[TopicPartition, int], key: TopicPartition, offset: int | None) -> None:

@@ -28,7 +28,7 @@ def cleaned_by_name() -> AbstractContextManager[Any]:
     sound = PartitionOffsets.lower
 
     def lower(self: PartitionOffsets, *given: Any) -> None:
-        self.on_disk[CLEANED_OFFSETS] = {}  # as if nothing there could be too high
+        self._written[CLEANED_OFFSETS] = {}  # as if nothing there could be too high
         sound(self, *given)
 
     return replaced(PartitionOffsets, "lower", lower)

@@ -545,6 +545,33 @@ def test_lowered_checkpoint_of_one_log_raises_no_offset_of_other_logs(batch, dir
     assert directory.offsets.on_disk[RECOVERY_POINTS] == on_disk
 
 
+def test_checkpoint_lowered_after_a_failed_write_raises_no_offset_of_other_logs(opened) -> None:
+    """Until the failure is known, a truncation relies on the offsets before and in that write."""
+    full: set[str] = set()
+
+    def fault_point(name: str) -> None:
+        if name in full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    directory = opened(fault_point=fault_point)
+    cut = open_partition(directory, "cut")
+    LogMaker.lead(cut, 2)
+    cut.flushing.flush()
+    write_checkpoints(directory)
+    LogMaker.lead(cut, 2)
+    cut.flushing.flush()
+    full.add("checkpoint.before-rename")
+    with pytest.raises(KafkaStorageError):
+        directory.write_offsets(RECOVERY_POINTS, {("cut", 0): 1})
+    full.clear()
+    open_partition(directory, "new")
+    on_disk = OffsetCheckpoint(directory.path / RECOVERY_POINTS).read()
+    assert on_disk == {("cut", 0): 2}
+    assert directory.offsets.on_disk[RECOVERY_POINTS] == on_disk
+    directory.write_offsets(RECOVERY_POINTS, run_to_end(directory.collect_offsets(RECOVERY_POINTS)))
+    assert OffsetCheckpoint(directory.path / RECOVERY_POINTS).read()["cut", 0] == 4
+
+
 def test_partition_reassigned_away_and_back_is_dirty_from_its_start_after_a_kill(
     directory, opened, logs
 ) -> None:
