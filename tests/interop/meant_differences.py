@@ -81,7 +81,7 @@ MEANT: tuple[Meant, ...] = (
         "Produce",
         "*",
         "*log_start_offset",
-        "clients need it only with UNKNOWN_PRODUCER_ID, where it is told",
+        "clients need it only with UNKNOWN_PRODUCER_ID, where it is 0",
         kafka="0",
         ours="-1",
     ),

@@ -328,9 +328,11 @@ class ProduceOperation:
             self._hint(append)
         elif error.code is ErrorCode.INVALID_PRODUCER_EPOCH:
             self._note_fence(append)
-        elif error.code is ErrorCode.UNKNOWN_PRODUCER_ID and append.partition is not None:
-            # Without it Java clients repeat the batch until delivery.timeout.ms.
-            answer.log_start_offset = append.partition.log.log_start_offset
+        elif error.code is ErrorCode.UNKNOWN_PRODUCER_ID:
+            # Java clients repeat the batch until delivery.timeout.ms without it. An offset above
+            # their last acknowledged one makes them send the batch with sequence 0, which may be
+            # the duplicate of another batch.
+            answer.log_start_offset = 0
 
     def _note_fence(self, append: LeaderAppend) -> None:
         """Log the refusal of a fenced producer as a rate-limited event."""
