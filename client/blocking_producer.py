@@ -324,7 +324,7 @@ class BlockingProducer(BlockingClient[Producer]):
 
         If this is interrupted, the next call raises the error.
         """
-        unread = [each for each in list(self._refused) if not each.is_seen]
+        unread = [each for each in list(self._refused) if each.problem and not each.is_seen]
         for each in unread[1:]:
             each.is_seen = True
         if unread and (problem := unread[0].problem) is not None:
@@ -333,16 +333,22 @@ class BlockingProducer(BlockingClient[Producer]):
 
     def flush(self) -> None:
         """Flush as `Producer.flush` does, and raise the unread error of a refused record."""
+        failed = HandedDelivery(self, TAKEN, 0, None)
 
         async def flushed(producer: Producer) -> None:
             try:
                 await producer.flush()
-            except Exception as problem:  # kept, because this caller may be interrupted
-                failed = HandedDelivery(self, TAKEN, 0, None)
+            except Exception as problem:
                 failed.refused(problem)
-                self._refused.appendleft(failed)
 
-        self.run(flushed)
+        try:
+            self.run(flushed)
+            if failed.problem is not None:
+                raise failed.problem
+        except BaseException as raised:
+            if raised is not failed.problem:  # interrupted: the next flush raises the error
+                self._refused.appendleft(failed)
+            raise
         self._raise_refused()
 
     def close(self) -> None:

@@ -52,6 +52,45 @@ def test_flush_after_an_interrupted_flush_raises_the_unread_error(
     assert number > 10
 
 
+def test_flushes_raise_the_error_of_a_batch_and_of_a_refused_record(
+    producer: BlockingProducer,
+) -> None:
+    fail(producer)
+    refuse(producer)
+    with pytest.raises(RecordListTooLarge, match="in its batch"):
+        producer.flush()
+    with pytest.raises(RecordListTooLarge, match="is above"):
+        producer.flush()
+    producer.flush()
+
+
+def test_flush_keeps_its_error_during_the_flush_of_a_signal_handler(
+    producer: BlockingProducer,
+) -> None:
+    number, has_ended, late = 0, False, 0
+    unseen, heard = producer._client._sender.unseen, list[str]()
+
+    def flush() -> None:
+        try:
+            producer.flush()
+        except RecordListTooLarge as problem:
+            heard.append(str(problem))
+
+    def handle() -> None:
+        nonlocal late
+        late += not unseen._failed  # the interrupted flush has taken its error
+        unseen.fail(Outcome(), RecordListTooLarge("of the handler"))
+        flush()
+
+    while not has_ended:
+        number += 1
+        heard.clear()
+        unseen.fail(Outcome(), RecordListTooLarge("of the flush"))
+        has_ended = not interrupted(flush, number, TRACED, handle)
+        assert heard in (["of the flush"], ["of the handler", "of the flush"]), number
+    assert number > 10 and late
+
+
 def test_records_of_a_close_that_was_interrupted_twice_have_failed_after_the_next_close(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
