@@ -32,6 +32,7 @@ from .produce.delivery import UNSEEN_MAX, Delivery, RecordMetadata
 from .producer import Producer
 from .transactions.prepared import PreparedTransaction
 from .transactions.producer_state import ProducerState
+from .transactions.scope import TransactionScope
 from .view_source import Source
 
 HANDED_MAX = 20_000
@@ -415,13 +416,14 @@ class BlockingProducer(BlockingClient[Producer]):
 
         If the call is interrupted, a close aborts the transaction.
         """
-        was_prepared = self._client.is_prepared
+        scope = self._client.transaction
+        was_prepared = not isinstance(scope, TransactionScope) or scope.prepared
         try:
             return self.run(lambda _: self._whole().prepare(may_time_out=may_time_out))
         except BaseException:
             if not was_prepared:
                 with contextlib.suppress(RuntimeError):  # the loop is closed
-                    self._thread.loop.call_soon_threadsafe(self._client.forget_prepare)
+                    self._thread.loop.call_soon_threadsafe(setattr, scope, "prepared", False)
             raise
 
     def _whole(self) -> Producer:

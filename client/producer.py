@@ -340,17 +340,6 @@ class Producer:
         """
         return self._session and self._session.scope
 
-    @property
-    def is_prepared(self) -> bool:
-        """Whether the open transaction is prepared."""
-        scope = self._session and self._session.scope
-        return scope is not None and scope.prepared
-
-    def forget_prepare(self) -> None:
-        """Let a close abort the transaction whose token the application did not receive."""
-        if self._session is not None and self._session.scope is not None:
-            self._session.scope.prepared = False
-
     def require_same(self, transaction: object) -> None:
         """Raise IllegalProducerState if the transaction of this token is over."""
         if self._session is not None:
