@@ -23,7 +23,7 @@ from .ends.flag import Flag
 
 WIDTH_MIN = 20
 TEXT_WIDTH = 20  # the least width of a column of sentences
-LINE_MAX = 600  # characters, with up to 6 bytes each, so that a line is below select.PIPE_BUF
+LINE_MAX = 600  # characters, with up to 4 bytes each, so that a line is below select.PIPE_BUF
 GAP, EDGES = 3, 2  # of rich's SIMPLE_HEAD: between columns, and at both ends
 _ABOUT = re.compile(r" *\S+(?: \S+)* {2,}(?=\S)")  # the subject of a line, before its sentence
 
@@ -139,6 +139,7 @@ class LoopLines:
             say(f"{self._missing} lines are missing here, because their reader was too slow")
 
     def _print(self, line: str, stream: TextIO, write: Callable[[str], object]) -> None:
+        line = printable(line)  # before the cut, since an escaped character is up to 10 long
         if _is_ready(stream):
             write(line if len(line) <= LINE_MAX else f"{line[:LINE_MAX]} ...")
         else:

@@ -69,15 +69,16 @@ def test_last_progress_line_is_printed_again_after_each_interval_of_silence(
     assert said[0] == "draining"
 
 
+@pytest.mark.parametrize("character", ["\u200b", "\U0010ffff"])
 def test_loop_lines_for_a_full_pipe_are_left_out_and_counted(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    character: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     reading, writing = os.pipe()
     with open(reading, "rb") as reader, open(writing, "w") as stdout:
         monkeypatch.setattr(sys, "stdout", stdout)
         lines = LoopLines()
         for _ in range(300):
-            lines.tell("\u200b" * 1_000)
+            lines.tell(character * 1_000)
         stdout.close()
         printed = reader.read().splitlines()
     assert 10 < len(printed) < 300
