@@ -122,7 +122,7 @@ class Admin:
         if self._owns_view:
             await self.view.close()
 
-    def drop(self) -> None:
+    def _drop(self) -> None:
         """Close the connections immediately, unless the caller has given the view."""
         if self._owns_view:
             self.view.drop()

@@ -439,7 +439,7 @@ class Consumer:
             if self._owns_view:
                 await self._view.close()
 
-    def drop(self) -> None:
+    def _drop(self) -> None:
         """Close the connections immediately, unless the caller has given the view."""
         if self._owns_view:
             self._view.drop()

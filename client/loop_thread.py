@@ -26,7 +26,7 @@ from .failures import FORKED, ClientClosed, tell_of_forks
 class Closing(Protocol):
     async def close(self) -> None: ...
 
-    def drop(self) -> None:
+    def _drop(self) -> None:
         """Close all connections immediately."""
 
 
@@ -323,7 +323,8 @@ class BlockingClient(Generic[C]):
         self._client = client
         self._closing, self._is_closing = threading.RLock(), False
         self._thread = LoopThread(name, starts=False)
-        self._thread.at_end = client.drop  # a close that was interrupted has perhaps not begun
+        # a close that was interrupted has perhaps not begun
+        self._thread.at_end = client._drop  # pyright: ignore[reportPrivateUsage]
         try:
             self._thread.start()
             self._started()

@@ -325,7 +325,7 @@ class Producer:
         if self._session is None:
             self._raise_unseen()
 
-    def drop(self) -> None:
+    def _drop(self) -> None:
         """Close the connections immediately, unless the caller has given the view."""
         if self._owns_view:
             self._view.drop()

@@ -30,7 +30,7 @@ class Slow:
             await asyncio.sleep(0.2)
             self.has_flushed = True
 
-    def drop(self) -> None: ...
+    def _drop(self) -> None: ...
 
 
 def at_once(*works: Callable[[], object]) -> list[BaseException]:

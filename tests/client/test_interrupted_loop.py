@@ -48,7 +48,7 @@ class Client:
     async def close(self) -> None:
         await asyncio.sleep(0)
 
-    def drop(self) -> None: ...
+    def _drop(self) -> None: ...
 
 
 async def answer() -> int:
