@@ -11,6 +11,7 @@ from contextlib import suppress
 
 STAGING_BYTES = 64 * 1024
 LARGE_KEPT_BYTES_MAX = 4 * 1024 * 1024
+_KEPT_BYTES_MIN = 128 * 1024  # the C library takes less memory from its heap, without a mapping
 _UNIT_BYTES = 256 * 1024  # so that frames of similar size can reuse the memory
 
 
@@ -31,7 +32,7 @@ class FrameMemory:
     def large(self, size_bytes: int) -> bytearray:
         """Return memory of at least `size_bytes` bytes.
 
-        Memory up to LARGE_KEPT_BYTES_MAX is reused once it has no more views.
+        Memory of _KEPT_BYTES_MIN to LARGE_KEPT_BYTES_MAX is reused once it has no more views.
         """
         kept = self._large
         for _ in range(len(kept)):
@@ -39,9 +40,12 @@ class FrameMemory:
             kept.append(memory)
             if size_bytes <= len(memory) and _is_free(memory):
                 return memory
-        if not _UNIT_BYTES <= size_bytes <= LARGE_KEPT_BYTES_MAX:  # it would displace all others
+        # Larger memory would displace all others.
+        if not _KEPT_BYTES_MIN <= size_bytes <= LARGE_KEPT_BYTES_MAX:
             return bytearray(size_bytes)
-        memory = bytearray(-(-size_bytes // _UNIT_BYTES) * _UNIT_BYTES)
+        if size_bytes > _UNIT_BYTES:
+            size_bytes = -(-size_bytes // _UNIT_BYTES) * _UNIT_BYTES
+        memory = bytearray(size_bytes)
         kept.append(memory)
         self._large_bytes += len(memory)
         while self._large_bytes > LARGE_KEPT_BYTES_MAX:  # drop the least recently used one

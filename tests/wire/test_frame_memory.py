@@ -30,6 +30,13 @@ def test_frame_memory_of_a_smaller_size_is_not_reused_for_a_larger_frame() -> No
     assert memory.large(MEGABYTE // 2) is first
 
 
+def test_frame_memory_of_200_kb_is_reused() -> None:
+    """New memory of this size took 60 us for page faults."""
+    memory = FrameMemory()
+    first = memory.large(200_000)
+    assert memory.large(200_000) is first
+
+
 def test_frame_memory_for_a_frame_above_the_cache_limit_evicts_no_cached_buffer() -> None:
     memory = FrameMemory()
     first = memory.large(MEGABYTE)
