@@ -35,11 +35,14 @@ _response_v0 = struct.Struct(">i")
 _response_v1 = struct.Struct(">ib")
 
 
-class MalformedLength(MalformedFrame):  # pyright: ignore[reportUntypedBaseClass]
-    """The error of a length out of bounds. `frames` are the complete frames before it."""
+class RefusedFrame(MalformedFrame):  # pyright: ignore[reportUntypedBaseClass]
+    """The error of a length out of bounds, or of a frame for which there is no memory.
 
-    def __init__(self, size: int, frames: list[memoryview]) -> None:
-        super().__init__(f"a frame of {size} bytes is not accepted here")
+    `frames` are the complete frames before it.
+    """
+
+    def __init__(self, reason: str, frames: list[memoryview]) -> None:
+        super().__init__(reason)
         self.frames = frames
 
 
@@ -81,11 +84,8 @@ class FrameReceiver:
 
     def get_buffer(self, sizehint: int = -1) -> memoryview:
         """Return the buffer, never empty, into which the transport writes the next bytes."""
-        frame = self._frame
-        if frame is not None:
-            if self._filled == len(frame):
-                frame = self._grow(frame)
-            return frame[self._filled :]
+        if self._frame is not None:
+            return self._frame[self._filled :]
         staging, rest = self._memory.staging, self._rest
         if not rest:
             return staging
@@ -95,7 +95,7 @@ class FrameReceiver:
     def buffer_updated(self, count: int) -> list[memoryview]:
         """Record that `count` bytes were received, and return the frames that are complete now.
 
-        Raises MalformedLength for a frame with a length out of bounds.
+        Raises RefusedFrame for a frame with a length out of bounds or without memory.
         """
         filled = self._filled = self._filled + count
         frame = self._frame
@@ -109,6 +109,8 @@ class FrameReceiver:
                     return [memoryview(bytearray(staging[_PREFIX:filled]))]
             return self._take_staged()
         if filled < self._frame_bytes:
+            if filled == len(frame):
+                self._grow(frame)
             return []
         self._frame, self._filled = None, 0
         return [frame]
@@ -121,13 +123,13 @@ class FrameReceiver:
             size = _size.unpack_from(staging, position)[0]
             if not 0 < size <= self.max_bytes:
                 self._rest = bytes(staging[position:filled])
-                raise MalformedLength(size, frames)
+                raise RefusedFrame(f"a frame of {size} bytes is not accepted here", frames)
             start, end = position + _PREFIX, position + _PREFIX + size
             if end <= filled:
                 frames.append(memoryview(bytearray(staging[start:end])))
                 position = end
             elif size > STAGING_BYTES - _PREFIX and filled - start >= BEGUN_BYTES:
-                self._begin_large(staging, start, filled, size)
+                self._begin_large(staging[start:filled], size, frames)
                 return frames
             else:
                 break
@@ -135,24 +137,33 @@ class FrameReceiver:
         self._filled = filled - position
         return frames
 
-    def _begin_large(self, staging: memoryview, start: int, filled: int, size: int) -> None:
-        arrived = filled - start
-        self._frame = frame = self._large(size, arrived)
-        frame[:arrived] = staging[start:filled]
+    def _begin_large(self, begun: memoryview, size: int, frames: list[memoryview]) -> None:
+        arrived = len(begun)
+        self._frame = frame = self._large(size, arrived, frames)
+        frame[:arrived] = begun
         self._frame_bytes, self._filled, self._rest = size, arrived, b""
 
-    def _large(self, size_bytes: int, received_bytes: int) -> memoryview:
-        """Return memory for a frame, or for its beginning."""
-        if not self._is_trusted:
-            if size_bytes > GROWN_BYTES_MAX:
-                return reserved(size_bytes)
-            size_bytes = min(size_bytes, GROWTH * received_bytes)
-        return memoryview(self._memory.large(size_bytes))[:size_bytes]
-
-    def _grow(self, frame: memoryview) -> memoryview:
-        self._frame = grown = self._large(self._frame_bytes, len(frame))
+    def _grow(self, frame: memoryview) -> None:
+        self._frame = grown = self._large(self._frame_bytes, len(frame), [])
         grown[: len(frame)] = frame
-        return grown
+
+    def _large(self, size: int, received_bytes: int, frames: list[memoryview]) -> memoryview:
+        """Return memory for a frame, or for its beginning.
+
+        A beginning is a fourth of the frame, or a fourth of that, and so on. So a fourth of the
+        frame is the most that is copied in the last step.
+        """
+        size_bytes = size
+        try:
+            if not self._is_trusted:
+                if size > GROWN_BYTES_MAX:
+                    return reserved(size)
+                while size_bytes > GROWTH * received_bytes:
+                    size_bytes = -(-size_bytes // GROWTH)
+            return memoryview(self._memory.large(size_bytes))[:size_bytes]
+        except (MemoryError, OSError):
+            reason = f"there is no memory for a frame of {size} bytes"
+            raise RefusedFrame(reason, frames) from None
 
 
 class RequestHeader(NamedTuple):

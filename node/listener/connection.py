@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from ...wire.framing import Buffer, FrameReceiver, MalformedLength
+from ...wire.framing import Buffer, FrameReceiver, RefusedFrame
 from ..config.listeners import Listener
 from ..linux import has_peer_closed, since_last_data_ms, unread_bytes
 from .closing import CloseConnection, UnservedRequest
@@ -164,7 +164,7 @@ class Connection(asyncio.BufferedProtocol):
         server.budget.held_bytes += nbytes
         try:
             frames = self._receiver.buffer_updated(nbytes)
-        except MalformedLength as error:
+        except RefusedFrame as error:
             self._malformed = NOT_PLAIN if is_tls(self._receiver.peek(2)) else str(error)
             frames = error.frames
         if self.closing_since_s is not None:
@@ -295,12 +295,15 @@ class Connection(asyncio.BufferedProtocol):
         """
         if not (self._is_reading_paused or self._has_ended) or self._transport is None:
             return False
-        if self.has_requests and now_s - self.last_active_s < UNATTENDED_MAX_S:
+        may_wait = now_s - self.last_active_s < UNATTENDED_MAX_S
+        if may_wait and self.has_requests:
             return False
         if self._has_ended:
             return True
         peer = self._transport.get_extra_info("socket")
-        return peer is not None and not self._transport.is_closing() and has_peer_closed(peer)
+        if peer is None or self._transport.is_closing() or not has_peer_closed(peer):
+            return False
+        return not (may_wait and self.has_sent_more)  # the unread bytes may be requests
 
     def close(self, reason: str) -> None:
         """Close the connection once all written bytes are sent."""

@@ -1,6 +1,9 @@
 """Test request frames in a byte stream of arbitrary pieces, and headers as encoded by kio."""
 
+import errno
 import io
+import mmap
+import os
 import struct
 import tracemalloc
 from importlib import import_module
@@ -17,6 +20,7 @@ from oncelog.wire.framing import (
     GROWN_BYTES_MAX,
     GROWTH,
     FrameReceiver,
+    RefusedFrame,
     decode_request_header,
     encode_request_header,
     encode_response_header,
@@ -149,6 +153,37 @@ def test_frame_receiver_copies_at_most_the_beginning_of_a_very_long_frame() -> N
     receiver, size = FrameReceiver(), 100 * MIB
     feed(receiver, struct.pack(">i", size) + bytes(100_000), 10**6)
     assert receiver._frame is not None and len(receiver._frame) == size
+
+
+@pytest.mark.parametrize("size", [STAGING_BYTES, 200_000, MIB + 100, 4 * MIB + 1, GROWN_BYTES_MAX])
+@pytest.mark.parametrize("chunk_bytes", [5000, 10**6])
+def test_frame_receiver_copies_at_most_half_of_a_frame_while_it_grows(
+    size: int, chunk_bytes: int
+) -> None:
+    """A frame of slightly more than 1 MB was copied as a whole for its last bytes."""
+    taken = list[int]()
+
+    class NotedMemory(FrameMemory):
+        def large(self, size_bytes: int) -> bytearray:
+            taken.append(size_bytes)
+            return super().large(size_bytes)
+
+    feed(FrameReceiver(memory=NotedMemory()), stream_of([bytes(size)]), chunk_bytes)
+    assert taken[-1] == size and sum(taken[:-1]) <= size / 2
+
+
+@pytest.mark.parametrize("size", [5 * MIB, GROWN_BYTES_MAX + 1])
+def test_frame_receiver_without_memory_refuses_the_frame_and_returns_earlier_ones(
+    monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    def refused(*_: int) -> None:
+        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+
+    monkeypatch.setattr(mmap, "mmap", refused)
+    monkeypatch.setattr(FrameMemory, "large", lambda *_: bytearray(1 << 62))
+    with pytest.raises(RefusedFrame, match=f"no memory for a frame of {size} bytes") as refusal:
+        feed(FrameReceiver(), stream_of([b"first"]) + stream_of([bytes(size)]), 10**6)
+    assert refusal.value.frames == [b"first"]
 
 
 def test_frame_receiver_without_pending_bytes_holds_no_buffer() -> None:

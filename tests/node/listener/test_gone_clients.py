@@ -1,17 +1,23 @@
 """Test that requests are executed although their client has disconnected, as in Kafka."""
 
 import asyncio
+import errno
 import logging
+import mmap
+import os
 import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
+from oncelog.node.linux import has_peer_closed
 from oncelog.node.listener import connection, server
 from oncelog.node.listener.pending_answer import PendingAnswer
 from oncelog.node.listener.server import SWEPT_AT_ONCE, KafkaServer
+from oncelog.wire.frame_memory import FrameMemory
 from oncelog.wire.messages import api_keys, control
 
 from ...awaiting import until
@@ -159,6 +165,76 @@ async def test_request_of_a_half_closed_client_that_waits_too_long_is_abandoned(
         client.writer.write_eof()
         assert await client.is_closed()
         assert bench.toys.abandoned == [b"first"]
+
+
+async def test_half_closed_client_gets_its_answer_though_its_request_waited_for_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The end of the stream is behind the rest of the request, which the kernel still holds."""
+    monkeypatch.setattr(server, "SWEEP_INTERVAL_S", 3_600)
+    async with toy_server(queued_max_request_bytes=2 * MIB) as bench:
+        waiting, client = await bench.connect(), await bench.connect()
+        for each in (waiting, client):
+            assert await each.ask(ECHO, b"a") == b"a"
+        budget = bench.server.budget
+        budget.hold(2 * MIB)
+        waiting.send(WAIT, bytes(MIB))
+        await until(lambda: bool(bench.toys.pending))
+        client.send(ECHO, bytes(3 * MIB // 16))
+        client.writer.write_eof()
+        await until(lambda: budget.waiting_count == 2)
+        transports: list[Any] = [each._transport for each in bench.server._connections]
+        peers = [each.get_extra_info("socket") for each in transports]
+        await until(lambda: any(map(has_peer_closed, peers)))
+        bench.server._sweep()
+        assert len((await client.receive())[1]) == 3 * MIB // 16
+        assert await client.is_closed()
+
+
+async def test_half_closed_client_above_the_creation_rate_gets_its_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(server, "SWEEP_INTERVAL_S", 0.02)
+    rate: dict[str, Any] = {"max_connection_creation_rate": 2, "quota_window_num": 2}
+    async with toy_server(quota_window_size_seconds=1, **rate) as bench:
+        clients = [await bench.connect() for _ in range(4)]
+        for client in clients:
+            client.send(ECHO, b"abc")
+            client.writer.write_eof()
+        assert [await client.receive() for client in clients] == [(1, b"abc")] * 4
+
+
+@pytest.mark.parametrize("size_bytes", [5 * MIB, 17 * MIB])
+async def test_request_without_memory_closes_its_connection_with_one_line_of_log(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, size_bytes: int
+) -> None:
+    large = FrameMemory.large
+
+    def of_the_heap(self: FrameMemory, size: int) -> bytearray:
+        if size > MIB:
+            raise MemoryError
+        return large(self, size)
+
+    def of_the_kernel(*_: int) -> None:
+        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+
+    monkeypatch.setattr(FrameMemory, "large", of_the_heap)
+    monkeypatch.setattr(mmap, "mmap", of_the_kernel)
+    caplog.set_level(logging.INFO)
+    async with toy_server() as bench:
+        client, other = await bench.connect(), await bench.connect()
+        client.send(WAIT, b"first")
+        await until(lambda: bool(bench.toys.pending))
+        client.writer.write(size_bytes.to_bytes(4, "big") + bytes(2 * MIB))
+        (connection, _) = bench.server._connections
+        await until(lambda: bool(connection._malformed))
+        bench.toys.pending[b"first"].complete([b"answer"])
+        assert await client.receive() == (1, b"answer")
+        assert await client.is_closed()
+        assert await other.ask(ECHO, b"a") == b"a"
+        assert not bench.server.budget.held_bytes
+    reason = f"there is no memory for a frame of {size_bytes} bytes"
+    assert [record.getMessage() for record in caplog.records] == [f"closed 127.0.0.1: {reason}"]
 
 
 async def test_connections_of_many_closed_clients_are_ended_in_many_turns(
