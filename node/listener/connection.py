@@ -192,6 +192,7 @@ class Connection(asyncio.BufferedProtocol):
         self._has_ended = True
         self.partial_since_s = None
         self._server.budget.finished_request(self)
+        self._server.client_ended(self)
         self._close_after_end()
         return self.closing_since_s is None
 
@@ -236,6 +237,12 @@ class Connection(asyncio.BufferedProtocol):
         if transport is None or peer is None:
             return peer is None
         return bool(transport.get_extra_info(UNREAD_BYTES) or unread_bytes(peer))
+
+    @property
+    def is_dispensable(self) -> bool:
+        """Return whether a close would drop only answers, if the client sends nothing more."""
+        is_waiting = self._in_flight and not (self._frames or self._is_writing_paused)
+        return bool(is_waiting and self.context and self.context.produce_queue is None)
 
     def budget_allows(self) -> None:
         self._waits_for_budget = False

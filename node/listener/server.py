@@ -81,6 +81,8 @@ class KafkaServer:
         self._connections: dict[Connection, None] = {}  # in the order of acceptance
         # Connections without a valid request, in the order of acceptance.
         self._silent: dict[Connection, None] = {}
+        # Connections whose clients send nothing more, in the order of these ends.
+        self._ended: dict[Connection, None] = {}
         self._per_host: Counter[str] = Counter()
         self._per_listener: Counter[str] = Counter()
         self._reserved = ""  # the name of the listener that has RESERVED_PLACES
@@ -179,14 +181,17 @@ class KafkaServer:
     def admit(self, connection: Connection) -> RequestContext | None:
         """Return the context of a new connection, or None if the connection exceeds a limit.
 
-        When `max.connections` of the broker or of the listener is reached, the oldest connection
-        that has not sent a request is closed, so that silent connections do not exclude clients. If
-        there is none, a new connection on the listener of inter.broker.listener.name replaces the
-        idlest connection of another listener, as in Kafka, while its own listener has fewer than
+        When a limit is reached, a connection that its client has closed is closed first, so that
+        such connections do not exclude clients. The next one is the oldest connection that has not
+        sent a request, if `max.connections` of the broker or of the listener is reached. If there
+        is none, a new connection on the listener of inter.broker.listener.name replaces the idlest
+        connection of another listener, as in Kafka, while its own listener has fewer than
         RESERVED_PLACES connections.
         """
         host, listener = connection.peer_host, connection.listener
         of_host = self._limits.of_address(host)
+        if of_host is not None and self._per_host[host] >= of_host:
+            self._displace_ended(lambda each: each.peer_host == host)
         if of_host is not None and self._per_host[host] >= of_host:
             self._log_limited(
                 "too many of one",
@@ -203,8 +208,12 @@ class KafkaServer:
             )
             return None
         if self._is_full():
+            self._displace_ended(lambda _: True)
+        if self._is_full():
             self._displace_silent()
         own_max = listener.overrides.get("max_connections", self._limits.in_all)
+        if self._per_listener[listener.name] >= own_max:
+            self._displace_ended(lambda each: each.listener is listener)
         if self._per_listener[listener.name] >= own_max:
             self._displace_silent(listener)
         is_full = self._per_listener[listener.name] >= own_max
@@ -265,6 +274,16 @@ class KafkaServer:
     def _is_full(self) -> bool:
         return len(self._connections) >= self._limits.in_all
 
+    def _displace_ended(self, is_meant: Callable[[Connection], bool]) -> None:
+        """Close a connection of a closed client, whose request only waits for its answer.
+
+        Only LOOKED_AT_MAX connections are compared.
+        """
+        ended = islice(self._ended, LOOKED_AT_MAX)
+        found = next((each for each in ended if is_meant(each) and each.is_dispensable), None)
+        if found is not None:
+            self._displace(found, "all places are taken, and its client has closed it")
+
     def _displace_silent(self, listener: Listener | None = None) -> None:
         """Close the oldest connection that has sent no valid request, on one listener or on all.
 
@@ -312,8 +331,13 @@ class KafkaServer:
         """Note a connection's first valid request, after which the connection is not silent."""
         self._silent.pop(connection, None)
 
+    def client_ended(self, connection: Connection) -> None:
+        """Note that the client of a connection sends nothing more."""
+        self._ended[connection] = None
+
     def removed(self, connection: Connection) -> None:
         self._silent.pop(connection, None)
+        self._ended.pop(connection, None)
         if connection in self._connections:
             del self._connections[connection]
             self._per_listener[connection.listener.name] -= 1

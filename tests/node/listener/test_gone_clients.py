@@ -9,12 +9,13 @@ import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from oncelog.node.linux import has_peer_closed
-from oncelog.node.listener import connection, server
+from oncelog.node.listener import connection, connection_limits, server
 from oncelog.node.listener.pending_answer import PendingAnswer
 from oncelog.node.listener.server import SWEPT_AT_ONCE, KafkaServer
 from oncelog.wire.frame_memory import FrameMemory
@@ -202,6 +203,51 @@ async def test_half_closed_client_above_the_creation_rate_gets_its_answer(
             client.send(ECHO, b"abc")
             client.writer.write_eof()
         assert [await client.receive() for client in clients] == [(1, b"abc")] * 4
+
+
+async def fill_with_closed_clients(bench: Bench, count: int) -> None:
+    """Let clients close their connections while their requests wait, for a test."""
+    for number in range(count):
+        client, name = await bench.connect(), b"%d" % number
+        client.send(WAIT, name)
+        await until(lambda name=name: name in bench.toys.pending)
+        client.writer.close()
+    connections = bench.server._connections
+    await until(lambda: [each._has_ended for each in connections] == [True] * count)
+
+
+@pytest.mark.parametrize("limit", ["max_connections", "max_connections_per_ip", "of the listener"])
+async def test_connections_of_closed_clients_leave_their_places_to_new_clients(
+    monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    """By default Kafka has no limit, so that an application can always start again."""
+    monkeypatch.setattr(connection_limits, "is_loopback", lambda host: False)
+    (listener,) = plain_listener()
+    limits: dict[str, Any] = {limit: 3}
+    if limit == "of the listener":
+        listener, limits = replace(listener, overrides={"max_connections": 3}), {}
+    async with toy_server([listener], **limits) as bench:
+        await fill_with_closed_clients(bench, 3)
+        new = [await bench.connect() for _ in range(3)]
+        for client in new:
+            assert await client.ask(ECHO, b"a") == b"a"
+        await until(lambda: bench.toys.abandoned == [b"0", b"1", b"2"])
+        assert await (await bench.connect()).is_closed()
+        assert bench.server.connection_count == 3
+
+
+async def test_connection_of_a_closed_client_with_a_queued_request_keeps_its_place() -> None:
+    """The end of a transaction may be queued, and a produce may wait for its append."""
+    async with toy_server(max_connections=2) as bench:
+        await fill_with_closed_clients(bench, 2)
+        queued, appending = bench.server._connections
+        queued._frames.append(memoryview(b"a request"))
+        assert appending.context is not None
+        appending.context.produce_queue = "not empty"
+        assert await (await bench.connect()).is_closed()
+        queued._frames.clear()
+        assert await (await bench.connect()).ask(ECHO, b"a") == b"a"
+        assert bench.toys.abandoned == [b"0"]
 
 
 @pytest.mark.parametrize("size_bytes", [5 * MIB, 17 * MIB])
