@@ -146,8 +146,13 @@ class BlockingWriterPool(PoolOfWriters):
         """Start a new writer of a name, as `WriterPool._renew` does."""
         self._close_writer(slot)
         writer = BlockingDualWriter(self._source, slot.name, self._connect, **self._options)
-        writer.start()
-        slot.writer, slot.is_orphan = writer, False
+        try:
+            writer.start()
+            slot.writer, slot.is_orphan = writer, False
+        except BaseException:  # of a signal handler, perhaps after the start
+            with contextlib.suppress(Exception):
+                writer.close()
+            raise
         if self._is_closed:  # meanwhile
             self._close_writer(slot)
             raise ClientClosed(CLOSED)

@@ -151,3 +151,25 @@ def test_second_close_after_an_interrupted_close_ends_everything(
             assert time.monotonic() < deadline_s, number
             time.sleep(0.001)
     assert number > 10
+
+
+def test_close_after_an_interrupted_start_of_a_writer_ends_everything(
+    bootstrap: str, topic: str, connections: Connections
+) -> None:
+    number, is_whole = 0, False
+    while not is_whole:
+        number += 1
+        with BlockingWriterPool(bootstrap, topic, 1, connections) as pool:
+            pool._names.slots[0].is_orphan = True
+
+            def renew(pool: BlockingWriterPool = pool) -> None:
+                with pool.acquire():
+                    pass
+
+            is_whole = not interrupted(renew, number, POOL)
+        assert not connections.open_count, number
+        deadline_s = time.monotonic() + TIMEOUT_S
+        while any(each.name == "oncelog-producer" for each in threading.enumerate()):
+            assert time.monotonic() < deadline_s, number
+            time.sleep(0.001)
+    assert number > 10
