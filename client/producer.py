@@ -182,8 +182,12 @@ class Producer:
         where = (topic, partition)
         delivery = batches.add(where, key, value, headers, when, size)
         if delivery is None:
-            batches.begin(where, now_ms())
-            delivery = batches.add(where, key, value, headers, when, size)
+            batch = batches.begin(where, now_ms())
+            try:
+                delivery = batches.add(where, key, value, headers, when, size)
+            except BaseException:  # of a value that is not bytes: the batch has no record
+                batches.discard(where, [batch])
+                raise
             assert delivery is not None
             self._sender.wake.set()
         return delivery

@@ -262,7 +262,7 @@ class Accumulator:
         gone: list[ProducerBatch] = []
         for where, queue in self._queues.items():
             late = [b for b in queue.waiting if b.deadline_ms <= now_ms]
-            self._discard(where, late)
+            self.discard(where, late)
             flying = [b for b in queue.in_flight if b.deadline_ms <= now_ms and not b.is_given_up]
             for batch in flying:
                 batch.is_given_up = True
@@ -284,7 +284,7 @@ class Accumulator:
         gone: list[ProducerBatch] = []
         for where, queue in self._queues.items():
             leaving = list(queue.waiting)
-            self._discard(where, leaving)
+            self.discard(where, leaving)
             gone += leaving
         return gone
 
@@ -299,7 +299,8 @@ class Accumulator:
         self.unfinished_bytes = 0
         return gone
 
-    def _discard(self, where: TopicPartition, batches: list[ProducerBatch]) -> None:
+    def discard(self, where: TopicPartition, batches: list[ProducerBatch]) -> None:
+        """Remove waiting batches of the partition `where`."""
         for batch in batches:
             self._queues[where].waiting.remove(batch)
             if self._open.get(where) is batch:

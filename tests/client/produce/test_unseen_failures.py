@@ -91,6 +91,14 @@ async def test_flush_after_an_unread_failure_raises_the_failure_once(leader: Lea
     await producer.close()
 
 
+async def test_record_that_is_not_bytes_leaves_no_empty_batch(leader: Leader) -> None:
+    async with Producer(leader.view) as producer:
+        with pytest.raises(TypeError):
+            await producer.send("t", "text")  # type: ignore[arg-type]
+        assert not producer._batches
+        assert (await (await producer.send("t", b"written"))).offset == 0
+
+
 async def test_close_without_a_flush_raises_an_unread_failure(leader: Leader) -> None:
     producer = Producer(leader.view, linger_ms=0)
     leader.code = REFUSED
