@@ -233,7 +233,12 @@ class _Recovery:
         point on the disk.
         """
         segments = self.segments
-        yield from self._load_state(dirty_from.base_offset)
+        while True:
+            try:
+                yield from self._load_state(dirty_from.base_offset)
+                break
+            except CorruptIndex as problem:
+                dirty_from = self._older_with(problem, dirty_from)
         self.epochs.truncate_from_end(dirty_from.base_offset)
         is_cut = False
         end_offset = dirty_from.base_offset
@@ -250,6 +255,16 @@ class _Recovery:
             end_offset = segment.next_offset
             if segments.after(segment) is not None and not is_cut:
                 segment.become_inactive()
+
+    def _older_with(self, problem: CorruptIndex, dirty_from: Segment) -> Segment:
+        """Return the segment before `dirty_from` with this index, which must be rebuilt, too."""
+        for segment in self.segments:
+            if segment is dirty_from:
+                break
+            if problem.path in segment.paths():
+                self.index_anew_from(segment)
+                return segment
+        raise problem
 
     def finish(self) -> Steps[LoadedLog]:
         """Bring epochs and producer state in line with the recovered log end. Return the log."""

@@ -15,9 +15,12 @@ from functools import partial
 
 from ...runtime.steps import Steps
 from ...wire.control_record import ControlType, decode_marker
+from ...wire.errors import CorruptMessage
 from ...wire.record_batch import CONTROL_BIT, BatchHeader
 from ..corrupt_file import INDEX_TROUBLE
-from ..segments.log_file import Buffer, scan_headers
+from ..segments.entry_checks import REBUILT
+from ..segments.index import CorruptIndex
+from ..segments.log_file import Buffer, scan_closed, scan_headers
 from ..segments.segment import Segment
 from ..segments.segment_list import SegmentList
 from ..segments.transaction_index import AbortedTransaction
@@ -33,6 +36,7 @@ REFILL_BATCHES_MAX = 4096
 _REFILL_STEP_BYTES = 64 << 10
 ABORTED_MAX = 16_384  # the limit of aborted transactions that are compared with the windows
 HEADERS_A_STEP = 128  # some 0.3 ms
+_CHECKED_A_STEP = 16  # batches with checksums
 
 
 def load_producers(
@@ -173,7 +177,8 @@ def _headers_before(segments: SegmentList, end_offset: int) -> Steps[list[tuple[
     """Return the last data batches with producer ids before `end_offset`.
 
     The batches are (base offset, header), oldest first. The search goes backwards by index entries,
-    through at most REFILL_BYTES_MAX bytes and REFILL_BATCHES_MAX batches.
+    through at most REFILL_BYTES_MAX bytes and REFILL_BATCHES_MAX batches. Raises CorruptIndex if an
+    index of an inactive segment does not lead to its intact batches. Recovery then rebuilds it.
     """
     pieces: list[list[tuple[int, BatchHeader]]] = []
     bytes_left, batches_left = REFILL_BYTES_MAX, REFILL_BATCHES_MAX
@@ -182,21 +187,32 @@ def _headers_before(segments: SegmentList, end_offset: int) -> Steps[list[tuple[
             continue
         if bytes_left <= 0 or batches_left <= 0:
             break
-        found = segment.position_of(end_offset)
-        end = segment.size_bytes if found is None else found[0]
-        while end > 0 and bytes_left > 0 and batches_left > 0:
-            step_bytes = min(_REFILL_STEP_BYTES, bytes_left)
-            _, start = segment.offset_index.lookup_position(end - step_bytes)
-            headers = [header for _, header in scan_headers(segment.file, start, end)]
-            bytes_left -= end - start
-            batches_left -= len(headers)
-            pieces.append(
-                [
-                    (header.base_offset, header)
-                    for header in headers
-                    if header.producer_id >= 0 and not header.attributes & CONTROL_BIT
-                ]
-            )
-            end = start
-            yield
+        try:
+            found = segment.position_of(end_offset)
+            end = segment.size_bytes if found is None else found[0]
+            while end > 0 and bytes_left > 0 and batches_left > 0:
+                step_bytes = min(_REFILL_STEP_BYTES, bytes_left)
+                _, start = segment.offset_index.lookup_position(end - step_bytes)
+                headers = [header for _, header in scan_headers(segment.file, start, end)]
+                bytes_left -= end - start
+                batches_left -= len(headers)
+                pieces.append(
+                    [
+                        (header.base_offset, header)
+                        for header in headers
+                        if header.producer_id >= 0 and not header.attributes & CONTROL_BIT
+                    ]
+                )
+                end = start
+                yield
+        except CorruptMessage as problem:
+            newer = segments.after(segment)
+            if newer is None:  # the recovery reads the active segment again in any case
+                raise
+            offsets = range(segment.base_offset, newer.base_offset)
+            batches = scan_closed(segment.file, 0, segment.size_bytes, offsets)
+            for number, _ in enumerate(batches, 1):  # raises CorruptMessage for a damaged batch
+                if number % _CHECKED_A_STEP == 0:
+                    yield
+            raise CorruptIndex(segment.offset_index.path, str(problem), REBUILT) from problem
     return [each for piece in reversed(pieces) for each in piece]

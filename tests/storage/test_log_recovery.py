@@ -378,6 +378,53 @@ def test_log_with_a_negative_position_within_an_old_index_is_opened_and_repaired
     assert repaired
 
 
+@pytest.mark.parametrize("end", ["closed", "killed", "power failure"])
+@pytest.mark.parametrize("at", [0, 1])
+@pytest.mark.parametrize("byte", [4, 7])
+def test_log_with_a_wrong_position_within_an_old_index_is_opened(tmp_path, end, at, byte, log):
+    """The position is beyond the file, or within a batch. The batches are intact."""
+    while len(list(log.segments)) < 4:
+        lead(log, 1, producer=7)
+    directory = tmp_path / "t-0"
+    log.close()
+    ends = {"clean_shutdown": end == "closed", "machine_restarted": end == "power failure"}
+    ends["recovery_point"] = log.log_end_offset
+    intact = open_log(directory, **ends)
+    before = derived(intact)
+    path = list(intact.segments)[at].offset_index.path
+    content, repaired = path.read_bytes(), 0
+    for number in range(len(content) // 8):
+        damaged = bytearray(content)
+        damaged[number * 8 + byte] ^= 0x01
+        path.write_bytes(damaged)
+        again = open_log(directory, **ends)
+        repaired += path.read_bytes() == content
+        path.write_bytes(content)  # an entry that the opening does not need is found by its readers
+        assert derived(again) == before
+    assert repaired
+
+
+@pytest.mark.parametrize("damage", ["cut", "changed bit"])
+def test_log_with_a_damaged_old_segment_is_refused_although_an_index_seems_to_be_wrong(
+    tmp_path, damage, log
+):
+    """After a clean shutdown the damage is no incomplete write, which would be removed."""
+    while len(list(log.segments)) < 3:
+        lead(log, 1, producer=7)
+    log.roll(NOW_MS)
+    log.close()
+    old = list(log.segments)[-2]
+    content = bytearray(old.file.path.read_bytes())
+    *_, (position, _, _) = scan_batches(old.file, 0, len(content))
+    if damage == "changed bit":
+        content[position + 16] ^= 1
+    else:
+        del content[position + 70 :]
+    old.file.path.write_bytes(content)
+    with pytest.raises(KafkaStorageError):
+        open_log(tmp_path / "t-0", clean_shutdown=True, recovery_point=old.base_offset)
+
+
 @pytest.mark.parametrize(
     ("is_compacted", "machine_restarted", "is_a_hole"),
     [(False, False, False), (False, True, True), (True, True, True), (True, False, False)],
