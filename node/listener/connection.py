@@ -285,7 +285,7 @@ class Connection(asyncio.BufferedProtocol):
         A connection with requests is not idle while it is read, because its close would be noticed.
         Otherwise the close may be hidden behind unread bytes, so that `is_deserted` does not help.
         """
-        is_watched = self.has_requests and not self._is_reading_paused
+        is_watched = self.has_requests and not (self._is_reading_paused or self._has_ended)
         return now_s - self.last_active_s > idle_max_s and not is_watched
 
     def takes_answers(self) -> bool:

@@ -205,6 +205,19 @@ async def test_half_closed_client_above_the_creation_rate_gets_its_answer(
         assert [await client.receive() for client in clients] == [(1, b"abc")] * 4
 
 
+async def test_request_of_a_half_closed_client_is_abandoned_after_the_idle_timeout(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As in Kafka, where the idle timeout is the only limit."""
+    monkeypatch.setattr(server, "SWEEP_INTERVAL_S", 0.02)
+    async with toy_server(connections_max_idle_ms=100) as bench:
+        client = await bench.connect()
+        client.send(WAIT, b"first")
+        client.writer.write_eof()
+        assert await client.is_closed()
+        assert bench.toys.abandoned == [b"first"]
+
+
 async def fill_with_closed_clients(bench: Bench, count: int) -> None:
     """Let clients close their connections while their requests wait, for a test."""
     for number in range(count):
