@@ -82,6 +82,10 @@ class FrameReceiver:
         """Return the first bytes after the complete frames, to explain a malformed length."""
         return self._rest[:count]
 
+    def drop_incomplete(self) -> None:
+        """Drop the bytes of an incomplete frame, of which the rest will not arrive."""
+        self._frame, self._filled, self._rest = None, 0, b""
+
     def get_buffer(self, sizehint: int = -1) -> memoryview:
         """Return the buffer, never empty, into which the transport writes the next bytes."""
         if self._frame is not None:

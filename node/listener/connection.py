@@ -190,8 +190,10 @@ class Connection(asyncio.BufferedProtocol):
         have closed only its own direction.
         """
         self._has_ended = True
-        self.partial_since_s = None
         self._server.budget.finished_request(self)
+        self._receiver.drop_incomplete()
+        self._release(self._unframed_bytes)
+        self._unframed_bytes, self.partial_since_s = 0, None
         self._server.client_ended(self)
         self._close_after_end()
         return self.closing_since_s is None
@@ -233,9 +235,8 @@ class Connection(asyncio.BufferedProtocol):
     def has_sent_more(self) -> bool:
         """Return whether bytes of the client have arrived that were not read."""
         transport = self._transport
-        peer = None if transport is None else transport.get_extra_info("socket")
-        if transport is None or peer is None:
-            return peer is None
+        if transport is None or (peer := transport.get_extra_info("socket")) is None:
+            return True
         return bool(transport.get_extra_info(UNREAD_BYTES) or unread_bytes(peer))
 
     @property

@@ -218,6 +218,25 @@ async def test_request_of_a_half_closed_client_is_abandoned_after_the_idle_timeo
         assert bench.toys.abandoned == [b"first"]
 
 
+async def test_half_closed_client_holds_no_memory_for_a_request_without_its_end(
+    bench: Bench,
+) -> None:
+    client, budget = await bench.connect(), bench.server.budget
+    client.send(WAIT, b"first")
+    client.writer.write((20 * MIB).to_bytes(4, "big") + bytes(5 * MIB))
+    await until(lambda: budget.held_bytes > 5 * MIB)
+    (kept,) = bench.server._connections
+    client.writer.write_eof()
+    await until(lambda: kept._has_ended)
+    assert budget.held_bytes == kept.held_bytes == len(Client.frame(WAIT, b"first"))
+    assert kept._receiver._frame is None
+    bench.toys.pending[b"first"].complete([b"answer"])
+    assert await client.receive() == (1, b"answer")
+    assert await client.is_closed()
+    await until(lambda: bench.server.connection_count == 0)
+    assert not budget.held_bytes
+
+
 async def fill_with_closed_clients(bench: Bench, count: int) -> None:
     """Let clients close their connections while their requests wait, for a test."""
     for number in range(count):
