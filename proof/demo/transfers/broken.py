@@ -13,7 +13,7 @@ from ....client import BlockingDualWriter
 from ....client.dual_write import decision_table, steps
 from ....client.dual_write.flow import Flow
 from ....client.dual_write.names import NONCE_BYTES, session_id
-from ....client.dual_write.steps import TransactionKey
+from ....client.dual_write.steps import TransactionKey, WriterPhase
 
 CLAIMED, INITIALIZING, PREPARED, DECIDED = MOMENTS = (
     "claimed",
@@ -90,12 +90,17 @@ class HasOneIdForAllSessions(TellingWriter):
     def _perform(self, effect: steps.Effect) -> Flow[steps.Event]:
         if isinstance(effect, steps.DeleteSession):
             return steps.SessionDeleted()  # it is this one
+        if isinstance(effect, steps.FenceSession):
+            return steps.SessionFenced()  # Initialize fences it
         if isinstance(effect, steps.Claim):  # its row exists already and is replaced
             own = effect.transactional_id
             yield from self._run(decision_table.delete_session_row(own))
             event = yield from super()._perform(effect)
             assert isinstance(event, steps.Claimed)
             return replace(event, older_sessions=(own,))
+        if isinstance(effect, steps.EndAsDecided) and self.phase is WriterPhase.ROLLING_FORWARD:
+            assert self._producer is not None  # not initialized yet, so it cannot commit
+            return (yield partial(self._for_others, effect, self._producer))
         return (yield from super()._perform(effect))
 
 

@@ -220,7 +220,6 @@ class TransferFaults(FaultContext[Cluster]):
 
     def _end_rival(self) -> None:
         self.services.kill(RIVAL)
-        self.services.settings_of(RIVAL).trap.unlink(missing_ok=True)
 
     @contextlib.contextmanager
     def _sqlite_held(self) -> Iterator[None]:

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ....client import DecisionOverruled
 from ....deploy.cluster.failure import Failure
 from ....deploy.cluster.node_process import wait_for_state
 from ....deploy.cluster.secured.connection import connection_options
@@ -27,6 +28,13 @@ READY, START_TIMEOUT_S = b"looks every", 60.0
 CAUGHT_TIMEOUT_S = 90.0  # on a busy machine
 
 
+class ServiceOverruled(Failure):
+    """The error of a service that found its row in the database and no event, for good.
+
+    It ends with DecisionOverruled at each start, since it would hide the loss to continue.
+    """
+
+
 @dataclass(slots=True)
 class Reported:
     """The last report of a service, and the time of its last commit."""
@@ -40,7 +48,8 @@ class Reported:
 class TransferServices(Supervisor):
     """The processes of the services. `told` has the reported state of each transfer.
 
-    A state is began, committed, failed or doubtful.
+    A state is began, committed, failed or doubtful. A service that ends with DecisionOverruled
+    makes every wait raise ServiceOverruled.
     """
 
     restarts_max = None  # each fault may end one; a service in a crash loop commits nothing
@@ -68,6 +77,11 @@ class TransferServices(Supervisor):
             (reported.session,) = arguments
             return
         reported.event = event
+        if event == "ended" and arguments == (DecisionOverruled.__name__,):
+            self.failed = ServiceOverruled(
+                f"{name} does not continue, because the database has committed a transaction that "
+                f"Kafka has aborted. Its log: {self.log(name)}."
+            )
         if event == "caught":
             (reported.caught,) = arguments
         elif event in ("began", "committed", "failed", "doubtful"):

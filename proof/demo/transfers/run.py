@@ -25,7 +25,14 @@ from ..verdict import exit_code
 from .database import SQLITE, TransferDatabase, database_at
 from .faults import TransferFaultReport, TransferFaults, kinds_of
 from .judge import ReaderWait, TransfersVerdict, judge_transfers
-from .processes import OLDER_THAN_MS, SERVICES, CheckBackProcess, TransferServices
+from .processes import (
+    OLDER_THAN_MS,
+    RIVAL,
+    SERVICES,
+    CheckBackProcess,
+    ServiceOverruled,
+    TransferServices,
+)
 from .readers import ReaderWatch
 from .service import ServiceSettings
 
@@ -113,6 +120,7 @@ class TransfersDemo:
         name = "sqlite" if database.is_sqlite else "PostgreSQL"
         self.report = TransfersReport(seed, broken, name)
         self._started_s = 0.0
+        self._overruled: ServiceOverruled | None = None
         self.settings = ServiceSettings(
             connection=cluster.connection,
             topic=TOPIC,
@@ -130,7 +138,8 @@ class TransfersDemo:
         """Let the services write transfers under faults. Then read all data, and judge it.
 
         With `kinds` each of these kinds of faults is injected once, and no other. The run is
-        extended until each kind of fault has occurred.
+        extended until each kind of fault has occurred. It ends early when a service does not
+        continue, because Kafka has aborted what the database has committed.
         """
         self._started_s = started = time.monotonic()
         self._create()
@@ -156,6 +165,8 @@ class TransfersDemo:
             self.check_back.close()
         self._doing("all rows and events are read back and judged")
         self._judge(waits, faults.away)
+        if self._overruled is not None and not self.report.findings:
+            raise self._overruled
         self._remove_files()
         self.report.restarts = self.services.restarts
         self.report.seconds = time.monotonic() - started
@@ -192,7 +203,12 @@ class TransfersDemo:
             )
             self._doing(f"fault {number + 1}: {fault.kind}")
             begun_s = time.monotonic() - self._started_s
-            report = faults.inflict(fault)
+            try:
+                report = faults.inflict(fault)
+            except ServiceOverruled as reason:  # the loss is there: judge it
+                self.say(str(reason))
+                self._overruled = reason
+                return
             self.report.faults.append(report)
             self.report.when.append((begun_s, time.monotonic() - self._started_s))
             self.say(describe(report))
@@ -237,6 +253,8 @@ class TransfersDemo:
         """Remove the run's files, so that the cluster's directory is empty at the end."""
         self.services.remove_logs()
         self.check_back.remove_logs()
+        for name in (*SERVICES, RIVAL):
+            self.services.settings_of(name).trap.unlink(missing_ok=True)
         self.database.remove()
         if self.database.is_sqlite:
             for suffix in ("", "-wal", "-shm"):

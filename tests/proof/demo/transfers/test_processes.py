@@ -3,7 +3,14 @@
 from itertools import pairwise
 from pathlib import Path
 
-from oncelog.proof.demo.transfers.processes import RIVAL, SERVICES, TransferServices
+import pytest
+
+from oncelog.proof.demo.transfers.processes import (
+    RIVAL,
+    SERVICES,
+    ServiceOverruled,
+    TransferServices,
+)
 from oncelog.proof.demo.transfers.service import ServiceSettings
 from oncelog.proof.demo.transfers.transfer import PER_INCARNATION
 
@@ -32,6 +39,19 @@ def test_transfers_service_that_was_killed_leaves_no_open_transaction(tmp_path: 
         assert sleepers.open_transactions() == 2
         sleepers.kill(RIVAL)
         assert sleepers.open_transactions() == 1
+    finally:
+        sleepers.close()
+
+
+def test_transfers_service_that_was_overruled_ends_every_wait(tmp_path: Path) -> None:
+    sleepers = sleepers_in(tmp_path)
+    try:
+        sleepers.start(SERVICES[0])
+        sleepers.on_event(SERVICES[0], "ended", "WriterSuperseded")
+        sleepers.check()
+        sleepers.on_event(SERVICES[0], "ended", "DecisionOverruled")
+        with pytest.raises(ServiceOverruled):
+            sleepers.wait(lambda: False, 60)
     finally:
         sleepers.close()
 
