@@ -87,8 +87,7 @@ class Connection(asyncio.BufferedProtocol):
     def __post_init__(self) -> None:
         server = self._server
         self.dispatcher = server.dispatcher
-        bytes_max = server.request_bytes_max(self.listener)
-        self._receiver = FrameReceiver(bytes_max, server.frame_memory)
+        self._receiver = FrameReceiver(server.request_bytes_max(self.listener), server.frame_memory)
         self.last_active_s = self.silent_since_s = server.now_s
 
     @property
@@ -114,8 +113,7 @@ class Connection(asyncio.BufferedProtocol):
         transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH_BYTES)
         self.context = self._server.admit(self)
         if self.context is None:
-            self.closing_since_s = self._server.now_s
-            transport.abort()
+            self.abort()
         elif peer_socket is not None:
             self.context.waited_ms = partial(since_last_data_ms, peer_socket)
         if self.context is not None and self.context.is_muted:  # too many begin
@@ -199,10 +197,13 @@ class Connection(asyncio.BufferedProtocol):
         return self.closing_since_s is None
 
     def _close_after_end(self) -> None:
-        """Close the connection once its last answer is sent, or almost."""
-        if not self.has_requests and not self._is_writing_paused and self._transport is not None:
-            self.closing_since_s = self._server.now_s
-            self._transport.close()
+        """Close the connection once the last byte of its last answer is sent."""
+        transport = self._transport
+        if not self.has_requests and transport is not None and self.closing_since_s is None:
+            transport.set_write_buffer_limits(high=0)  # any unsent byte calls `pause_writing`
+            if not self._is_writing_paused:
+                self.closing_since_s = self._server.now_s
+                transport.close()
 
     def pause_writing(self) -> None:
         """Start no more requests, since the client does not read its answers."""
@@ -332,8 +333,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _advance(self) -> None:
         server, dispatcher = self._server, self.dispatcher
-        frames, in_flight = self._frames, self._in_flight
-        started = 0
+        frames, in_flight, started = self._frames, self._in_flight, 0
         stretch = REQUESTS_AT_A_STRETCH if self.silent_since_s is None else REQUESTS_AT_FIRST
         try:
             while frames and not self._is_writing_paused and self.closing_since_s is None:

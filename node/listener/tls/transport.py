@@ -113,7 +113,9 @@ class TlsTransport(asyncio.BufferedProtocol):
         return self._transport.get_extra_info(name, default)
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Ignore the connection's limits, since the plain transport holds at most one slice."""
+        """Ignore limits other than 0, since the plain transport holds at most one slice."""
+        if high == 0 and self._transport is not None:
+            self._transport.set_write_buffer_limits(high=0)
 
     def get_write_buffer_size(self) -> int:
         """Return the number of unsent bytes, encrypted or not."""

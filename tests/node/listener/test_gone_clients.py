@@ -24,7 +24,15 @@ from oncelog.wire.messages import api_keys, control
 from ...awaiting import until
 from ..fake_broker import FakeBroker, plain_listener
 from ..transactions.one_node import OneNode
-from .toy_server import ECHO, WAIT, Bench, Client, toy_server
+from .toy_server import (
+    ECHO,
+    SMALL_ANSWER_BYTES,
+    WAIT,
+    Bench,
+    Client,
+    fill_the_socket,
+    toy_server,
+)
 
 pytestmark = pytest.mark.uvloop
 END_VERSION, MIB = 3, 1024 * 1024
@@ -153,6 +161,26 @@ async def test_half_closed_client_that_reads_slowly_gets_the_whole_of_a_large_an
                 received_bytes += len(part)
                 await asyncio.sleep(0.01)  # the answer takes dozens of sweeps
         assert received_bytes > size_bytes
+
+
+async def test_half_closed_client_that_pauses_gets_the_last_bytes_of_its_last_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The transport holds fewer bytes than the limit at which writing is paused."""
+    monkeypatch.setattr(server, "SWEEP_INTERVAL_S", 0.02)
+    monkeypatch.setattr(server, "CLOSING_MAX_S", 0.1)
+    async with toy_server() as bench:
+        client = await bench.connect()
+        client.transport.pause_reading()
+        await fill_the_socket(bench, client.writer.write)
+        client.writer.write_eof()
+        now_s = bench.server.now_s
+        await until(lambda: bench.server.now_s > now_s + 0.5)
+        client.transport.resume_reading()
+        received = await client.reader.read()
+        assert len(received) == len(bench.toys.started) * (SMALL_ANSWER_BYTES + 8)
+        await until(lambda: bench.server.connection_count == 0)
+        assert not bench.server.budget.held_bytes
 
 
 async def test_request_of_a_half_closed_client_that_waits_too_long_is_abandoned(

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import socket
 import struct
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -19,10 +19,12 @@ from oncelog.wire.errors import KafkaError, UnknownServerError
 from oncelog.wire.framing import RequestHeader, encode_request_header
 from oncelog.wire.primitives import MalformedFrame
 
+from ...awaiting import until
 from ..fake_broker import FakeBroker, plain_listener
 
 # The toys have keys and versions with known headers.
 PRODUCE, WAIT, ECHO, SLOW = (0, 3), (1, 4), (2, 1), (3, 1)
+SMALL_ANSWER_BYTES = 60_000  # less than the limit at which writing is paused
 
 
 class Toys:
@@ -177,3 +179,16 @@ async def toy_server(
         for client in bench.clients:
             client.writer.transport.abort()
         await server.stop(deadline_s=0.2)
+
+
+async def fill_the_socket(bench: Bench, write: Callable[[bytes], object]) -> None:
+    """Send requests of the only client, which does not read, until an answer stays unsent."""
+    (connection,) = bench.server._connections
+    transport, started = connection._transport, bench.toys.started
+    assert transport is not None
+    while not transport.get_write_buffer_size():
+        count = len(started)
+        write(Client.frame(ECHO, b"big %d" % SMALL_ANSWER_BYTES))
+        await until(lambda count=count: len(started) > count)
+        await asyncio.sleep(0)  # the loop writes at the end of its turn
+    assert not connection._is_writing_paused

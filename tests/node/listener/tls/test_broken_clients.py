@@ -17,12 +17,13 @@ from typing import Any, cast
 import pytest
 
 from oncelog.node.config.listeners import parse_listeners
+from oncelog.node.listener import server
 from oncelog.node.listener.protection import Protection
 from oncelog.node.listener.tls.channel import SLICE_BYTES
 from oncelog.node.listener.tls.transport import TlsTransport
 
 from ....awaiting import until
-from ..toy_server import WAIT, Bench, Client, toy_server
+from ..toy_server import SMALL_ANSWER_BYTES, WAIT, Bench, Client, fill_the_socket, toy_server
 from .certificates import Certificates
 
 pytestmark = pytest.mark.uvloop  # as brokers do
@@ -141,6 +142,25 @@ async def test_tls_client_that_has_ended_its_direction_gets_its_answers(
         answers = await client.received()
         assert answers.count(b"first") == answers.count(b"second") == 1
         await until(lambda: bench.server.connection_count == 0)
+
+
+async def test_tls_client_that_has_ended_and_pauses_gets_the_last_bytes(
+    certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "SWEEP_INTERVAL_S", 0.02)
+    monkeypatch.setattr(server, "CLOSING_MAX_S", 0.1)
+    async with serving(certificates) as (bench, client):
+        transport: Any = client.writer.transport
+        transport.pause_reading()
+        await fill_the_socket(bench, lambda frame: client.writer.write(client.encrypted(frame)))
+        client.writer.write(client.ended())
+        now_s = bench.server.now_s
+        await until(lambda: bench.server.now_s > now_s + 0.5)
+        transport.resume_reading()
+        received = await client.received()
+        assert len(received) == len(bench.toys.started) * (SMALL_ANSWER_BYTES + 8)
+        await until(lambda: bench.server.connection_count == 0)
+        assert not bench.server.budget.held_bytes
 
 
 def change_keys(
