@@ -73,7 +73,7 @@ class TlsChannel:
         if self._later:
             self._later = memoryview(b"".join((self._later, data)))
         else:
-            self._give(memoryview(data))
+            self._give(data)
 
     def keep_unread(self) -> None:
         """Copy the bytes that OpenSSL has not got yet."""
@@ -104,7 +104,8 @@ class TlsChannel:
             self._give_more()
         try:
             while filled < len(buffer):
-                count = tls.read(len(buffer) - filled, buffer[filled:])  # type: ignore[arg-type]
+                rest = buffer[filled:] if filled else buffer
+                count = tls.read(len(rest), rest)  # type: ignore[arg-type]
                 if not count:
                     self.has_ended = True
                     break
@@ -132,7 +133,7 @@ class TlsChannel:
             later, self._later = self._later, memoryview(b"")
             self.has_more = self._give(later)
 
-    def _give(self, data: memoryview) -> bool:
+    def _give(self, data: Buffer) -> bool:
         """Give OpenSSL RECORDS_AT_ONCE records or GIVEN_BYTES_MAX bytes, or less.
 
         Returns whether OpenSSL got any byte.
@@ -140,8 +141,7 @@ class TlsChannel:
         OpenSSL processes records until it finds plain text, and a client may send thousands of key
         updates in a row.
         """
-        end, size = self._record_bytes, len(data)
-        last = size - _HEADER_BYTES  # where a complete header may begin
+        end, last = self._record_bytes, len(data) - _HEADER_BYTES  # where the last header may begin
         for _ in range(RECORDS_AT_ONCE):
             if end > last:
                 break
@@ -149,12 +149,12 @@ class TlsChannel:
             if end and record_end > GIVEN_BYTES_MAX:
                 break
             end = record_end
-        given = min(end, size)
-        self._record_bytes = end - given
-        self._incoming.write(data[:given])
-        if given < size:
-            self._later = data[given:]
-        return given > 0
+        if end < len(data):
+            self._later = memoryview(data)[end:]
+            data = data[:end]
+        self._record_bytes = end - len(data)
+        self._incoming.write(data)
+        return len(data) > 0
 
     # -- to the peer
 

@@ -167,46 +167,46 @@ class TlsTransport(asyncio.BufferedProtocol):
     # -- reading
 
     def _read(self) -> None:
+        """Read the received bytes, until the connection pauses or this turn's time is spent."""
         if self._is_put_off or self._is_closing:
             return
+        channel, connection, share = self._channel, self._connection, self._share
         try:
-            self._read_within_share()
+            while not self._is_paused_by_connection and not self._is_closing:
+                if share.is_spent():
+                    self._put_off()
+                    break
+                if not channel.is_established:
+                    is_done = channel.shake_hands()
+                    if is_done and connection.context is not None:
+                        connection.context.principal = self._principal_of(channel.certificate())
+                    share.ended()
+                    if not is_done and not channel.has_more:
+                        break
+                    continue
+                room = connection.get_buffer(-1)
+                count = channel.read_into(room)
+                share.ended()
+                if count:
+                    connection.buffer_updated(count)
+                if channel.broken_by:
+                    self._break(channel.broken_by)
+                if channel.has_ended:
+                    self._end_reading()
+                may_have_more = count == len(room) or channel.has_more
+                if channel.has_ended or not may_have_more:
+                    break
         except ssl.SSLError as error:
             self._break(reason_of(error))
-        else:
-            self._send_outgoing()
+            return
+        transport, outgoing = self._transport, channel.outgoing()
+        if outgoing and transport is not None and not transport.is_closing():
+            transport.write(outgoing)
 
     def _break(self, reason: str) -> None:
         """Drop the queue, which cannot be encrypted after a TLS error, and close the connection."""
         self._channel.drop_unsent()
         self._connection.close(self._channel.broken_by or reason)
-
-    def _read_within_share(self) -> None:
-        channel, connection, share = self._channel, self._connection, self._share
-        while not self._is_paused_by_connection and not self._is_closing:
-            if share.is_spent():
-                self._put_off()
-                return
-            if not channel.is_established:
-                is_done = channel.shake_hands()
-                if is_done and connection.context is not None:
-                    connection.context.principal = self._principal_of(channel.certificate())
-                share.ended()
-                if not is_done and not channel.has_more:
-                    return
-                continue
-            room = connection.get_buffer(-1)
-            count = channel.read_into(room)
-            share.ended()
-            if count:
-                connection.buffer_updated(count)
-            if channel.broken_by:
-                self._break(channel.broken_by)
-            if channel.has_ended:
-                self._end_reading()
-            may_have_more = count == len(room) or channel.has_more
-            if channel.has_ended or not may_have_more:
-                return
 
     def _put_off(self) -> None:
         """Read the rest of the received bytes in a later turn of the event loop.
@@ -282,11 +282,6 @@ class TlsTransport(asyncio.BufferedProtocol):
     def _send_on(self) -> None:
         self._is_write_put_off = False
         self._send()
-
-    def _send_outgoing(self) -> None:
-        outgoing = self._channel.outgoing()
-        if outgoing and self._transport is not None and not self._transport.is_closing():
-            self._transport.write(outgoing)
 
     def _hang_up(self) -> None:
         transport = self._transport
