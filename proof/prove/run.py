@@ -373,7 +373,7 @@ class Run:
     ) -> Iterator[Struck]:
         s, left = self.settings, _Time(self.settings.seconds)
         groups = sure_ones(s.seed, s.seconds, traits(), s.instances) if s.seconds else []
-        self._sure = [fault.name for group in groups for fault in group]
+        self._sure = [fault.name for group in groups for fault in group if s.faults is None]
         has_tls = traits().has_tls
         planned: Iterator[AimedFault] = plan(s.seed, groups, left.is_over, is_secured=has_tls)
         made = 0

@@ -66,6 +66,19 @@ def test_prove_run_with_time_left_makes_more_than_400_faults() -> None:
     assert len(list(islice(run._strike(*parts), 401))) == len(made) == 401
 
 
+@pytest.mark.parametrize("faults", [None, "kill-at-work"])
+def test_prove_run_with_named_faults_has_no_planned_faults_that_were_not_tested(
+    faults: str | None,
+) -> None:
+    settings = ProveSettings(command=("true",), seconds=30.0, faults=faults)
+    run = Run(settings, None, lambda _: None)
+    traits = Traits(frozenset(("Produce", "EndTxn")), 1)
+    ended: Any = SimpleNamespace(fed=run_module.INPUTS_MAX)
+    nothing: Any = None
+    assert not list(run._strike(nothing, nothing, nothing, ended, lambda: traits))
+    assert bool(run._sure) == (faults is None)
+
+
 class Clock:
     """A run of faults with a clock that only the faults advance."""
 
