@@ -398,7 +398,8 @@ class Cluster:
         """Register a directory with the guardian before the block creates a cluster in it.
 
         The empty owner makes the guardian spare a cluster that another `up` has created meanwhile.
-        The registration is cancelled if the block fails, or if no directory is there after it.
+        The registration is cancelled if the block fails and leaves no cluster file, or if no
+        directory is there after it.
         """
         is_new = not (self.data / layout.CLUSTER_FILE).exists()
         if self.is_temporary:
@@ -408,7 +409,8 @@ class Cluster:
         try:
             yield
         except BaseException:
-            if is_new and not self.is_temporary:
+            is_ended = not (self.data / layout.CLUSTER_FILE).exists()  # else a node does not end
+            if is_new and is_ended and not self.is_temporary:
                 guardian.forget("cluster", self.data)
             raise
         finally:

@@ -78,6 +78,8 @@ class Guardian:
     def _start(self) -> None:
         environment = {name: value for name, value in os.environ.items() if name != RUN}
         first, *others = [_line("keep", *item, how) for item, how in self._kept.items()]
+        for item in self._kept:  # a guardian whose start was interrupted must not end them
+            self._tell(_line("forget", *item))
         self._hang_up()
         theirs, ours = os.pipe()
         self._pipe = io.FileIO(ours, "w")

@@ -18,7 +18,7 @@ import pytest
 
 from oncelog.cli import main
 from oncelog.cli.bench import _judged
-from oncelog.deploy.cluster import layout
+from oncelog.deploy.cluster import layout, local_cluster
 from oncelog.deploy.cluster.ends import leftovers
 from oncelog.deploy.cluster.ends.guardian import guardian
 from oncelog.deploy.cluster.failure import Failure
@@ -96,6 +96,23 @@ def test_up_killed_before_its_cluster_file_leaves_no_directory(scratch: Path, mo
     up = subprocess.run([sys.executable, "-c", program, str(scratch / "data")], check=False)
     assert up.returncode == -signal.SIGKILL
     until(lambda: not left_in(scratch), lambda: f"{left_in(scratch)}")
+
+
+def test_up_that_fails_and_cannot_end_its_nodes_leaves_them_to_the_guardian(
+    scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise Failure("Processes [1] do not end.")
+
+    cluster = Cluster(1, data=scratch / "data")
+    monkeypatch.setattr(Cluster, "_start", fail)
+    with monkeypatch.context() as patch:
+        patch.setattr(local_cluster, "end_nodes", fail)
+        with pytest.raises(Failure):
+            cluster.up()
+    assert ("cluster", str(cluster.data)) in guardian._kept
+    cluster.down(purge=True)
+    assert ("cluster", str(cluster.data)) not in guardian._kept
 
 
 def test_ps_all_lists_every_cluster_and_down_all_ends_a_node_without_cluster_files(

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -100,6 +101,26 @@ def test_guardian_of_an_owner_killed_at_its_start_removes_the_directory(tmp_path
     owner = subprocess.run([sys.executable, "-c", KILLED_AT_THE_START, str(folder)], check=False)
     assert owner.returncode == -signal.SIGKILL
     until(lambda: not folder.exists())
+
+
+def test_item_registered_again_outlives_a_guardian_whose_start_was_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guardian, started, start = Guardian(), list[subprocess.Popen[bytes]](), subprocess.Popen
+
+    def start_and_interrupt(*command: Any, **options: Any) -> None:
+        started.append(start(*command, **options))
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(subprocess, "Popen", start_and_interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            guardian.keep("directory", tmp_path / "kept")
+    guardian.keep("directory", tmp_path / "kept")
+    (tmp_path / "kept").mkdir()
+    started[0].wait()
+    assert (tmp_path / "kept").exists()
+    guardian.forget("directory", tmp_path / "kept")
 
 
 def test_guardian_ignores_signals_and_the_removal_of_its_working_directory(tmp_path: Path) -> None:
