@@ -101,7 +101,7 @@ class PoolNames:
         return slot
 
     def _free(self) -> Slot | None:
-        """Return the free slot whose last use began first."""
+        """Return the free slot that was lent before all others, or None without a free one."""
         free = (slot for slot in self.slots if slot.holder is None and slot.lost is None)
         return min(free, key=lambda slot: slot.since_s, default=None)
 

@@ -21,6 +21,7 @@ from typing import Any
 
 import psutil
 
+from ..cluster.ends.flag import poll
 from ..cluster.ends.guardian import environment_of, guardian, new_run
 from ..cluster.ends.leftovers import end_run
 from ..cluster.failure import Failure
@@ -187,15 +188,15 @@ class Supervisor:
 
         Raises the reason if a child stays down permanently.
         """
-        end_s = time.monotonic() + timeout_s
-        while True:
+
+        def holds() -> bool:
             with self._lock:
                 if condition():
                     return True
                 self.check()
-            if (left_s := end_s - time.monotonic()) <= 0:
                 return False
-            time.sleep(min(POLL_S, left_s))
+
+        return poll(holds, timeout_s, POLL_S)
 
     def check(self) -> None:
         """Raise the error of a child that stays down permanently, if there is one."""

@@ -275,9 +275,9 @@ class KafkaServer:
         return len(self._connections) >= self._limits.in_all
 
     def _displace_ended(self, is_meant: Callable[[Connection], bool]) -> None:
-        """Close a connection of a closed client, whose request only waits for its answer.
+        """Close a connection for which `is_meant` is true, and whose client has closed it.
 
-        Only LOOKED_AT_MAX connections are compared.
+        Its requests only wait for their answers. Only LOOKED_AT_MAX connections are compared.
         """
         ended = islice(self._ended, LOOKED_AT_MAX)
         found = next((each for each in ended if is_meant(each) and each.is_dispensable), None)

@@ -1,4 +1,4 @@
-"""Test that a blocking client whose close was interrupted leaves no connection open."""
+"""Test that the close after an interrupted close of a blocking client closes its connections."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,8 +1,19 @@
 """A flag that one thread sets and others wait for, without a lock."""
 
 import time
+from collections.abc import Callable
 
 WAIT_S = 0.01
+
+
+def poll(condition: Callable[[], bool], timeout_s: float, pause_s: float = WAIT_S) -> bool:
+    """Wait until the condition holds, and return whether it does. Ask for it each `pause_s`."""
+    end_s = time.monotonic() + timeout_s
+    while not condition():
+        if (left_s := end_s - time.monotonic()) <= 0:
+            return False
+        time.sleep(min(pause_s, left_s))
+    return True
 
 
 class Flag:
@@ -25,8 +36,5 @@ class Flag:
         self._is_set = False
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait until the flag is set, and return whether it is. Look at it each WAIT_S."""
-        end_s = time.monotonic() + timeout_s
-        while not self._is_set and (left_s := end_s - time.monotonic()) > 0:
-            time.sleep(min(WAIT_S, left_s))
-        return self._is_set
+        """Wait until the flag is set, and return whether it is."""
+        return poll(self.is_set, timeout_s)

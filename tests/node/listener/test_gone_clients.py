@@ -236,7 +236,7 @@ async def test_half_closed_client_above_the_creation_rate_gets_its_answer(
 async def test_request_of_a_half_closed_client_is_abandoned_after_the_idle_timeout(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As in Kafka, where the idle timeout is the only limit."""
+    """Kafka does the same, and has no other limit for such a request."""
     monkeypatch.setattr(server, "SWEEP_INTERVAL_S", 0.02)
     async with toy_server(connections_max_idle_ms=100) as bench:
         client = await bench.connect()
@@ -280,7 +280,7 @@ async def fill_with_closed_clients(bench: Bench, count: int) -> None:
 async def test_connections_of_closed_clients_leave_their_places_to_new_clients(
     monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
-    """By default Kafka has no limit, so that an application can always start again."""
+    """Kafka has no limits by default, so an application can always start again there."""
     monkeypatch.setattr(connection_limits, "is_loopback", lambda host: False)
     (listener,) = plain_listener()
     limits: dict[str, Any] = {limit: 3}
