@@ -14,90 +14,32 @@ is full), or while all connections together hold too much memory.
 import asyncio
 import socket
 from collections import deque
-from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
-from ...wire.framing import Buffer, FrameReceiver, RefusedFrame
-from ..config.listeners import Listener
-from ..linux import has_peer_closed, since_last_data_ms, unread_bytes
+from ...wire.framing import Buffer, RefusedFrame
+from ..linux import since_last_data_ms
 from .closing import CloseConnection, UnservedRequest
-from .connection_server import ConnectionServer
-from .dispatch import Api, Dispatcher, RequestContext
+from .connection_state import Answer, ConnectionState
+from .dispatch import Api
 from .pending_answer import PendingAnswer
 from .tls.reasons import NOT_PLAIN, is_tls
-
-if TYPE_CHECKING:
-    from .sasl.guard import GuardedDispatcher
 
 PIPELINED_MAX = 64
 REQUESTS_AT_A_STRETCH = 32  # after this number other connections are served
 REQUESTS_AT_FIRST = 2  # for a new connection, whose first requests are ApiVersions and Metadata
 # The limit of unsent bytes that the memory budget does not count.
 WRITE_BUFFER_HIGH_BYTES = 64 * 1024
-SIZE_PREFIX_BYTES = 4
-UNREAD_BYTES = "unread_bytes"  # the extra info of a transport that holds received bytes itself
 PASSING_SILENCE_MAX_S = 2.0
 BYTES_S_MIN = 64 * 1024  # the slowest client that is served while memory is short
-UNATTENDED_MAX_S = 60.0  # how long a request may wait after its client has sent its last byte
-Answer = list[Buffer] | PendingAnswer | None
-# The answer; the bytes, the API and the start time of its request.
-InFlight = tuple[Answer, int, int, float]
+SIZE_PREFIX_BYTES = 4
 NO_API = -1
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class Connection(asyncio.BufferedProtocol):
-    """The asyncio protocol of one connection, created by the server.
+class Connection(ConnectionState):
+    """The asyncio protocol of one connection, created by the server."""
 
-    Times in seconds are those of the server's coarse monotonic clock (`now_s`, accurate to one
-    second).
-    """
-
-    _server: "ConnectionServer[Connection]"
-    listener: Listener
-    _receiver: FrameReceiver = field(init=False)
-    _transport: asyncio.Transport | None = None
-    _frames: deque[memoryview] = field(default_factory=deque[memoryview])
-    _in_flight: deque[InFlight] = field(default_factory=deque[InFlight])
-    _is_pipelining: bool = False  # True while the requests in flight are produce requests
-    _is_advance_due: bool = False
-    held_bytes: int = 0  # bytes of unanswered requests, complete or not
-    _unframed_bytes: int = 0  # bytes of the incomplete request
-    _unframed_before: int = 0  # those that were received before reading resumed
-    _unsent_bytes: int = 0
-    _untaken_bytes: int = 0  # in the transport, at the last check of a stalled connection
-    # Set while the transport gets the buffers.
-    _writing: list[Buffer] = field(default_factory=list[Buffer])
-    _is_reading_paused: bool = False
-    _is_writing_paused: bool = False
-    _has_ended: bool = False  # the client sends nothing more
-    # The error after which nothing is read; the connection closes after the last answer.
-    _malformed: str = ""
-    _waits_for_budget: bool = False
-    context: RequestContext | None = None
-    dispatcher: "Dispatcher | GuardedDispatcher" = field(init=False)
-    peer_host: str = ""
-    last_active_s: float = field(init=False)
-    silent_since_s: float | None = field(init=False)  # None after the first valid request
-    partial_since_s: float | None = None
-    stalled_since_s: float | None = None
-    closing_since_s: float | None = None
-
-    def __post_init__(self) -> None:
-        server = self._server
-        self.dispatcher = server.dispatcher
-        self._receiver = FrameReceiver(server.request_bytes_max(self.listener), server.frame_memory)
-        self.last_active_s = self.silent_since_s = server.now_s
-
-    @property
-    def has_requests(self) -> bool:
-        """Return whether any request waits for its start or for its answer."""
-        return bool(self._in_flight or self._frames)
-
-    @property
-    def _is_muted(self) -> bool:
-        return self.context is not None and self.context.is_muted
+    __slots__ = ()
 
     # -- called by the event loop
 
@@ -225,27 +167,6 @@ class Connection(asyncio.BufferedProtocol):
 
     # -- called by the server
 
-    @property
-    def can_finish(self) -> bool:
-        """Return whether only the memory budget prevents the rest of a request from being read."""
-        cannot = self._frames or self._is_writing_paused or self._has_ended or self._malformed
-        is_open = self.closing_since_s is None
-        return bool(self._unframed_bytes and is_open and not cannot)
-
-    @property
-    def has_sent_more(self) -> bool:
-        """Return whether bytes of the client have arrived that were not read."""
-        transport = self._transport
-        if transport is None or (peer := transport.get_extra_info("socket")) is None:
-            return True
-        return bool(transport.get_extra_info(UNREAD_BYTES) or unread_bytes(peer))
-
-    @property
-    def is_dispensable(self) -> bool:
-        """Return whether a close would drop only answers, if the client sends nothing more."""
-        is_waiting = self._in_flight and not (self._frames or self._is_writing_paused)
-        return bool(is_waiting and self.context and self.context.produce_queue is None)
-
     def budget_allows(self) -> None:
         self._waits_for_budget = False
         self.last_active_s = self._server.now_s
@@ -273,46 +194,11 @@ class Connection(asyncio.BufferedProtocol):
             receive_timeout_s = min(receive_timeout_s, in_time_s)
         return now_s - self.partial_since_s > receive_timeout_s
 
-    def is_silent(self, now_s: float, first_request_timeout_s: float) -> bool:
-        """Return whether the client did not send a valid request, or log in, within the timeout."""
-        # The broker itself does not read.
-        is_kept_waiting = self._is_reading_paused and not self._is_writing_paused
-        if self.silent_since_s is None or is_kept_waiting:
-            return False
-        return now_s - self.silent_since_s > first_request_timeout_s
-
-    def is_idle(self, now_s: float, idle_max_s: float) -> bool:
-        """Return whether the connection is idle for too long.
-
-        A connection with requests is not idle while it is read, because its close would be noticed.
-        Otherwise the close may be hidden behind unread bytes, so that `is_deserted` does not help.
-        """
-        is_watched = self.has_requests and not (self._is_reading_paused or self._has_ended)
-        return now_s - self.last_active_s > idle_max_s and not is_watched
-
     def takes_answers(self) -> bool:
         """Return whether the client has taken BYTES_S_MIN since the last call."""
         assert self._transport is not None
         before, self._untaken_bytes = self._untaken_bytes, self._transport.get_write_buffer_size()
         return before - self._untaken_bytes >= BYTES_S_MIN
-
-    def is_deserted(self, now_s: float) -> bool:
-        """Return whether the client has closed the connection, and its requests may be dropped.
-
-        This is checked while the socket is not read. Requests keep the connection for
-        UNATTENDED_MAX_S after its last activity (`eof_received`).
-        """
-        if not (self._is_reading_paused or self._has_ended) or self._transport is None:
-            return False
-        may_wait = now_s - self.last_active_s < UNATTENDED_MAX_S
-        if may_wait and self.has_requests:
-            return False
-        if self._has_ended:
-            return True
-        peer = self._transport.get_extra_info("socket")
-        if peer is None or self._transport.is_closing() or not has_peer_closed(peer):
-            return False
-        return not (may_wait and self.has_sent_more)  # the unread bytes may be requests
 
     def close(self, reason: str) -> None:
         """Close the connection once all written bytes are sent."""

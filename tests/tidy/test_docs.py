@@ -24,7 +24,7 @@ from oncelog.node.config.tuning_keys import TUNING_KEYS
 from oncelog.node.handlers.api_table import served_apis
 from oncelog.node.handlers.groups.members import METADATA_BYTES_MAX as MEMBER_BYTES_MAX
 from oncelog.node.handlers.groups.offset_commits import OFFSETS_MAX
-from oncelog.node.listener.connection import UNATTENDED_MAX_S
+from oncelog.node.listener.connection_state import UNATTENDED_MAX_S
 from oncelog.node.listener.dispatch import Api
 from oncelog.node.listener.large_requests import ASIDE_AFTER_S, ASIDE_BYTES_MAX, IN_WORK_BYTES_MAX
 from oncelog.proof.conformance.compare import REASONS, ConformanceRow, compared

@@ -10,7 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from .house import FILES, MAY_IMPORT, MODULES, ROOT, Module, import_arrows, import_circles
+from .house import (
+    FILES,
+    MAY_IMPORT,
+    MODULES,
+    ROOT,
+    Module,
+    crumbs,
+    import_arrows,
+    import_circles,
+)
 
 pytestmark = pytest.mark.xdist_group("tidy")  # one worker, so that files are parsed once
 # From the top down. Rooms of a row do not import one another; files that stand beside the rooms
@@ -52,6 +61,10 @@ EXAMPLES = {
 
 def test_product_imports_including_type_imports_have_no_cycle() -> None:
     assert import_circles(with_types=True) == []
+
+
+def test_small_module_without_tests_is_imported_by_more_than_one_module() -> None:
+    assert crumbs() == []
 
 
 @pytest.mark.parametrize("part", ROOMS)

@@ -15,7 +15,8 @@ from typing import Any, cast
 from ....coordinator.security.principal import Principal
 from ....runtime.turn_share import TurnShare
 from ....wire.framing import Buffer
-from ..connection import UNREAD_BYTES, Connection
+from ..connection import Connection
+from ..connection_state import UNREAD_BYTES
 from .channel import SLICE_BYTES, NotTls, TlsChannel
 from .reasons import NOT_TLS, reason_of
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from oncelog.node.linux import has_peer_closed
-from oncelog.node.listener import connection, connection_limits, server
+from oncelog.node.listener import connection_limits, connection_state, server
 from oncelog.node.listener.pending_answer import PendingAnswer
 from oncelog.node.listener.server import SWEPT_AT_ONCE, KafkaServer
 from oncelog.wire.frame_memory import FrameMemory
@@ -187,7 +187,7 @@ async def test_request_of_a_half_closed_client_that_waits_too_long_is_abandoned(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(server, "SWEEP_INTERVAL_S", 0.02)
-    monkeypatch.setattr(connection, "UNATTENDED_MAX_S", 0.1)
+    monkeypatch.setattr(connection_state, "UNATTENDED_MAX_S", 0.1)
     async with toy_server() as bench:
         client = await bench.connect()
         client.send(WAIT, b"first")
@@ -353,7 +353,7 @@ async def test_connections_of_many_closed_clients_are_ended_in_many_turns(
         client.send(WAIT, b"queued, so that the socket is not read")
     connections = list(bench.server._connections)
     await until(lambda: all(each._is_reading_paused for each in connections))
-    monkeypatch.setattr(connection, "UNATTENDED_MAX_S", 0.1)
+    monkeypatch.setattr(connection_state, "UNATTENDED_MAX_S", 0.1)
     for client in clients:
         client.writer.close()
     most, before = 0, len(clients)

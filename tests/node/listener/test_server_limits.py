@@ -8,7 +8,7 @@ import time
 import psutil
 import pytest
 
-from oncelog.node.listener import connection, connection_limits, server
+from oncelog.node.listener import connection, connection_limits, connection_state, server
 from oncelog.node.listener.memory_budget import ALLOWANCE_BYTES, Holder
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages import control
@@ -334,7 +334,7 @@ async def test_thousand_idle_connections_cost_little_memory_and_delay_no_active_
 async def test_malformed_bytes_on_one_connection_delay_no_other_connection(
     quick_sweep: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "UNATTENDED_MAX_S", 0.3)
+    monkeypatch.setattr(connection_state, "UNATTENDED_MAX_S", 0.3)
     rng = random.Random(11)
     async with toy_server(socket_request_max_bytes=MIB) as bench:
         good = await bench.connect()
@@ -419,7 +419,7 @@ async def test_requests_of_a_closed_client_are_abandoned_after_a_bounded_time(
         await gone_from_a_long_poll(bench, behind, b"none behind it")
         await swept(bench)
         assert bench.server.connection_count == 1
-        monkeypatch.setattr(connection, "UNATTENDED_MAX_S", 0.1)
+        monkeypatch.setattr(connection_state, "UNATTENDED_MAX_S", 0.1)
         await until(lambda: bench.server.connection_count == 0)
         assert toys.abandoned == toys.started == [b"first"]
 
@@ -428,7 +428,7 @@ async def test_requests_of_a_closed_client_are_kept_for_their_full_time_despite_
     quick_sweep: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The time in which the broker's process was paused is not counted."""
-    monkeypatch.setattr(connection, "UNATTENDED_MAX_S", 0.3)
+    monkeypatch.setattr(connection_state, "UNATTENDED_MAX_S", 0.3)
     async with toy_server() as bench:
         toys = bench.toys
         await gone_from_a_long_poll(bench, PRODUCE, b"none")
