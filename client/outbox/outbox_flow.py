@@ -12,11 +12,11 @@ from typing import Any
 from ...wire.batch_builder import Headers
 from ...wire.identifiers import TopicPartition
 from ..dual_write import decision_table, stop_words
-from ..dual_write.connection_flow import ConnectionFlow
+from ..dual_write.connection_flow import CLOSED, ConnectionFlow
 from ..dual_write.database import Dialect
 from ..dual_write.flow import Flow
 from ..dual_write.names import NONCE_BYTES
-from ..failures import IllegalProducerState
+from ..failures import ClientClosed, IllegalProducerState
 from . import records, table
 
 
@@ -47,7 +47,7 @@ class OutboxFlow(ConnectionFlow):
 
     def _close(self) -> Flow[None]:
         self._generation = None
-        if self._must_end:
+        if self._must_end and not self._is_taken:  # a block of another thread ends by itself
             yield from self._block_failed()
         yield from self._close_connection()
 
@@ -80,10 +80,12 @@ class OutboxFlow(ConnectionFlow):
     def _block_done(self) -> Flow[None]:
         self.refuse_forked()
         self._is_open = False
-        assert self._generation is not None
+        generation = self._generation
         try:
+            if generation is None:
+                raise ClientClosed(CLOSED)
             yield from self._run(Dialect(self.connection).before_commit())
-            yield from self._run(decision_table.check_generation(self.name, self._generation))
+            yield from self._run(decision_table.check_generation(self.name, generation))
         except BaseException as problem:
             if isinstance(problem, stop_words.WriterSuperseded):
                 self._stopped = problem
