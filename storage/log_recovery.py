@@ -44,6 +44,7 @@ from .producers.recovery import load_producers, take_in
 from .producers.snapshot_files import SnapshotFiles
 from .producers.state import ProducerStateTable
 from .segments.contiguous_mark import is_marked, mark, unmark
+from .segments.damage import checking_batches
 from .segments.index import CorruptIndex
 from .segments.log_file import scan_batches
 from .segments.segment import SUFFIXES, Segment
@@ -324,9 +325,14 @@ class _Recovery:
         self.epochs, self.saved_epochs = yield from load_epochs(
             self.directory, self.segments, self.log_start_offset, end_offset
         )
-        self.producers = yield from load_producers(
-            self.segments, self.snapshots, end_offset, self.now_ms, self.high_watermark
-        )
+        try:
+            self.producers = yield from load_producers(
+                self.segments, self.snapshots, end_offset, self.now_ms, self.high_watermark
+            )
+        except CorruptIndex as problem:
+            # a damaged batch, which looks the same, is no incomplete write to be removed
+            yield from checking_batches(self.segments, problem.path)
+            raise
 
     def _read_rest(self, segment: Segment) -> Steps[bool]:
         """Read the batches that `segment` does not have yet.

@@ -20,7 +20,7 @@ from ...wire.record_batch import CONTROL_BIT, BatchHeader
 from ..corrupt_file import INDEX_TROUBLE
 from ..segments.entry_checks import REBUILT
 from ..segments.index import CorruptIndex
-from ..segments.log_file import Buffer, scan_closed, scan_headers
+from ..segments.log_file import Buffer, scan_headers
 from ..segments.segment import Segment
 from ..segments.segment_list import SegmentList
 from ..segments.transaction_index import AbortedTransaction
@@ -36,7 +36,6 @@ REFILL_BATCHES_MAX = 4096
 _REFILL_STEP_BYTES = 64 << 10
 ABORTED_MAX = 16_384  # the limit of aborted transactions that are compared with the windows
 HEADERS_A_STEP = 128  # some 0.3 ms
-_CHECKED_A_STEP = 16  # batches with checksums
 
 
 def load_producers(
@@ -178,7 +177,7 @@ def _headers_before(segments: SegmentList, end_offset: int) -> Steps[list[tuple[
 
     The batches are (base offset, header), oldest first. The search goes backwards by index entries,
     through at most REFILL_BYTES_MAX bytes and REFILL_BATCHES_MAX batches. Raises CorruptIndex if an
-    index of an inactive segment does not lead to its intact batches. Recovery then rebuilds it.
+    index of an inactive segment does not lead to its batches, or if one of them is damaged.
     """
     pieces: list[list[tuple[int, BatchHeader]]] = []
     bytes_left, batches_left = REFILL_BYTES_MAX, REFILL_BATCHES_MAX
@@ -206,13 +205,7 @@ def _headers_before(segments: SegmentList, end_offset: int) -> Steps[list[tuple[
                 end = start
                 yield
         except CorruptMessage as problem:
-            newer = segments.after(segment)
-            if newer is None:  # the recovery reads the active segment again in any case
+            if segment is segments.active:
                 raise
-            offsets = range(segment.base_offset, newer.base_offset)
-            batches = scan_closed(segment.file, 0, segment.size_bytes, offsets)
-            for number, _ in enumerate(batches, 1):  # raises CorruptMessage for a damaged batch
-                if number % _CHECKED_A_STEP == 0:
-                    yield
             raise CorruptIndex(segment.offset_index.path, str(problem), REBUILT) from problem
     return [each for piece in reversed(pieces) for each in piece]

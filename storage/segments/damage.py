@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
+from ...runtime.steps import Steps
 from ...wire.errors import CorruptMessage
 from ..checkpoint import LEADER_EPOCHS
 from ..corrupt_file import UNREADABLE
@@ -23,6 +24,7 @@ from .segment import SUFFIXES
 from .segment_list import SegmentList
 
 logger = logging.getLogger(__name__)
+_BATCHES_A_STEP = 16  # with checksums
 
 
 class Damaged(OSError):
@@ -89,6 +91,18 @@ def find_damage(segments: SegmentList, epochs: LeaderEpochs, log_end_offset: int
     if next_offset < log_end_offset and segments.active.size_bytes:
         return f"{segments.active.file.path} ends before offset {log_end_offset}"
     return ""
+
+
+def checking_batches(segments: SegmentList, path: Path | str) -> Steps[None]:
+    """Raise DamagedSegment for a damaged batch of the inactive segment that has the file `path`."""
+    for segment in segments:
+        newer = segments.after(segment)
+        if newer is not None and path in segment.paths():
+            offsets = range(segment.base_offset, newer.base_offset)
+            batches = scan_closed(segment.file, 0, segment.size_bytes, offsets)
+            for number, _ in enumerate(batches, 1):
+                if number % _BATCHES_A_STEP == 0:
+                    yield
 
 
 def remove_derived_files(directory: Path) -> None:

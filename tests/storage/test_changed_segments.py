@@ -10,6 +10,7 @@ import pytest
 from oncelog.runtime.steps import run_to_end
 from oncelog.storage.compaction.cleaning import CleanedGroup
 from oncelog.storage.compaction.log_cleaner import LogCleaner
+from oncelog.storage.segments import log_file
 from oncelog.storage.segments.index import CorruptIndex
 from oncelog.storage.segments.segment_list import while_unchanged
 from oncelog.wire.control_record import ControlType
@@ -137,6 +138,24 @@ def test_rebuild_of_producers_that_finds_damage_fails_the_log_and_keeps_the_old_
         with pytest.raises(KafkaStorageError, match=str(error).split(":", maxsplit=1)[0][:9]):
             run_to_end(log.local.rebuilding())
     assert log.is_failed and log.producer_state is before
+
+
+def test_rebuild_of_producers_with_a_wrong_index_fails_the_log_without_a_read_of_all_batches(
+    logs: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An append waits for the rebuild, and a segment may have a gigabyte."""
+    log, checked = filled(logs), list[int]()
+    steps = log.truncation.truncating_to(CUT_TO)
+    while log.log_end_offset > CUT_TO:
+        next(steps)
+    path = log.segments.first.offset_index.path
+    content = bytearray(path.read_bytes())
+    content[7::8] = bytes(each ^ 1 for each in content[7::8])
+    path.write_bytes(content)
+    monkeypatch.setattr(log_file, "check_crc", lambda *_: checked.append(1))
+    with pytest.raises(KafkaStorageError, match="rebuilt when the broker starts"):
+        run_to_end(log.local.rebuilding())
+    assert log.is_failed and len(checked) < 10
 
 
 def test_rebuild_of_producers_that_raises_an_unexpected_error_can_be_started_again(
