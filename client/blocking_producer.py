@@ -18,15 +18,13 @@ import contextlib
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from ..wire.batch_builder import Headers
 from ..wire.errors import KafkaError, TransactionAbortable
-from ..wire.identifiers import TopicPartition
 from .failures import FORKED, ClientClosed, as_abortable, tell_of_forks
-from .group_metadata import GroupMetadata, OffsetAndMetadata
 from .loop_thread import BlockingClient, waiting
 from .produce.delivery import UNSEEN_MAX, Delivery, RecordMetadata
 from .producer import Producer
@@ -40,29 +38,35 @@ RECORD_BYTES = 100  # the memory of a waiting record beside key and value
 TAKEN: tuple[Any, ...] = ()
 NOT_SENT = "the producer was closed before the record went"
 TURN = 500  # records between two turns of the network
-INVALID = (KafkaError, TypeError, ValueError)  # raised by calls themselves
+INVALID = (KafkaError, TypeError, ValueError)  # raised by `send` itself
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 def _or_forbid_commit(
-    method: Callable[Concatenate["BlockingProducer", P], T],
+    method: Callable[Concatenate[Producer, P], Awaitable[T]],
 ) -> Callable[Concatenate["BlockingProducer", P], T]:
-    """Return a method that forbids the commit of the open transaction if it is interrupted.
+    """Return the synchronous form of a method, which forbids the commit if it is interrupted.
 
-    A part of its records or offsets may then be missing in the transaction, or all of them.
+    A part of its records or offsets may then be missing in the open transaction, or all of them.
     """
 
-    name = method.__name__
-
     @wraps(method)
-    def call(producer: "BlockingProducer", *arguments: P.args, **keywords: P.kwargs) -> T:
+    def call(blocking: "BlockingProducer", /, *arguments: P.args, **keywords: P.kwargs) -> T:
+        own: list[BaseException] = []  # raised by the method
+
+        async def called(producer: Producer) -> T:
+            try:
+                return await method(producer, *arguments, **keywords)
+            except Exception as problem:
+                own.append(problem)
+                raise
+
         try:
-            return method(producer, *arguments, **keywords)
-        except INVALID:
-            raise
-        except BaseException as interrupted:  # of a signal handler
-            producer._forbid_commit(name, interrupted)  # pyright: ignore[reportPrivateUsage]
+            return blocking.run(called)
+        except BaseException as raised:
+            if raised not in own:  # of a signal handler
+                blocking._forbid_commit(method.__name__, raised)  # pyright: ignore[reportPrivateUsage]
             raise
 
     return call
@@ -71,7 +75,7 @@ def _or_forbid_commit(
 class HandedDelivery:
     """The delivery of a record that `BlockingProducer.send` accepted. Any thread may use it."""
 
-    __slots__ = ("_blocking", "_delivery", "is_seen", "problem", "record", "size_bytes", "within")
+    __slots__ = ("_blocking", "_delivery", "_problem", "is_seen", "record", "size_bytes", "within")
 
     def __init__(
         self, producer: "BlockingProducer", record: tuple[Any, ...], size_bytes: int, within: object
@@ -79,13 +83,13 @@ class HandedDelivery:
         self._blocking, self.record, self.size_bytes = producer, record, size_bytes
         self.within = within  # the transaction
         self._delivery: Delivery | None = None
-        self.problem: Exception | None = None  # why it was refused
+        self._problem: Exception | None = None  # why it was refused
         self.is_seen = False  # the application has read why it was refused
 
     def done(self) -> bool:
         """Return whether the record was written or has failed."""
         if self._delivery is None:
-            return self.problem is not None
+            return self._problem is not None
         return self._delivery.done()
 
     def exception(self) -> Exception | None:
@@ -94,8 +98,8 @@ class HandedDelivery:
         Return None if the record was written or its outcome is still unknown.
         """
         if self._delivery is None or not self._delivery.done():
-            self.is_seen = self.problem is not None
-            return self.problem
+            self.is_seen = self._problem is not None
+            return self._problem
         return self._delivery.exception()
 
     def result(self, timeout_s: float | None = None) -> RecordMetadata:
@@ -110,8 +114,8 @@ class HandedDelivery:
                 if not self.done():
                     raise
         if self._delivery is None:
-            self.is_seen = True
-            raise self.problem or ClientClosed(NOT_SENT)
+            self.is_seen = True  # signals are handled at calls, and none follows
+            raise self._problem or ClientClosed(NOT_SENT)
         return self._delivery.result()
 
     def taken(self, delivery: Delivery) -> None:
@@ -122,7 +126,7 @@ class HandedDelivery:
 
     def refused(self, problem: Exception) -> None:
         """Mark the record as failed, because the event loop refused it."""
-        self.problem, self.record = problem, TAKEN
+        self._problem, self.record = problem, TAKEN
 
     async def until_decided(self) -> None:
         """Wait on the event loop until the record was written or has failed.
@@ -215,7 +219,7 @@ class BlockingProducer(BlockingClient[Producer]):
             self._forbid_commit("send", interrupted)
             raise
 
-    send_many = _or_forbid_commit(waiting(Producer.send_many))
+    send_many = _or_forbid_commit(Producer.send_many)
 
     def _forbid_commit(self, call: str, interrupted: BaseException) -> None:
         """Forbid the commit of the open transaction after an interrupted call."""
@@ -325,29 +329,31 @@ class BlockingProducer(BlockingClient[Producer]):
 
         If this is interrupted, the next call raises the error.
         """
-        unread = [each for each in list(self._refused) if each.problem and not each.is_seen]
+        unread = [each for each in list(self._refused) if not each.is_seen]
         for each in unread[1:]:
             each.is_seen = True
-        if unread and (problem := unread[0].problem) is not None:
-            unread[0].is_seen = True  # signals are handled at calls, and none follows
-            raise problem
+        if unread:
+            unread[0].result()
 
     def flush(self) -> None:
         """Flush as `Producer.flush` does, and raise the unread error of a refused record."""
-        failed = HandedDelivery(self, TAKEN, 0, None)
+        failed, is_left = HandedDelivery(self, TAKEN, 0, None), False
 
         async def flushed(producer: Producer) -> None:
             try:
                 await producer.flush()
             except Exception as problem:
                 failed.refused(problem)
+                if is_left:
+                    self._refused.appendleft(failed)
 
         try:
             self.run(flushed)
-            if failed.problem is not None:
-                raise failed.problem
-        except BaseException as raised:
-            if raised is not failed.problem:  # interrupted: the next flush raises the error
+            if failed.done():
+                failed.result()
+        except BaseException:
+            is_left = True  # perhaps interrupted: then the next flush raises the error
+            if not failed.is_seen and failed.done():
                 self._refused.appendleft(failed)
             raise
         self._raise_refused()
@@ -386,17 +392,7 @@ class BlockingProducer(BlockingClient[Producer]):
 
         self.run(begin)
 
-    @_or_forbid_commit
-    def send_offsets_to_transaction(
-        self,
-        offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
-        group_metadata: GroupMetadata | str,
-    ) -> None:
-        """Add offsets as `Producer.send_offsets_to_transaction` does.
-
-        If the call is interrupted, the commit raises TransactionAbortable.
-        """
-        self.run(lambda p: p.send_offsets_to_transaction(offsets, group_metadata))
+    send_offsets_to_transaction = _or_forbid_commit(Producer.send_offsets_to_transaction)
 
     def commit_transaction(self) -> None:
         """Commit as `Producer.commit_transaction` does, or raise the error of a failed record."""

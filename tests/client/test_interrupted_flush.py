@@ -7,7 +7,7 @@ import pytest
 
 from oncelog.client import blocking_producer, loop_thread
 from oncelog.client.blocking_producer import BlockingProducer
-from oncelog.client.produce.delivery import Outcome
+from oncelog.client.produce.delivery import UNSEEN_MAX, Outcome
 from oncelog.wire.errors import RecordListTooLarge
 
 from ..interruptions import interrupted
@@ -50,6 +50,16 @@ def test_flush_after_an_interrupted_flush_raises_the_unread_error(
                 producer.flush()
         producer.flush()  # it was read
     assert number > 10
+
+
+def test_error_of_a_refused_record_outlasts_more_interrupted_flushes_than_are_remembered(
+    producer: BlockingProducer,
+) -> None:
+    refuse(producer)
+    for _ in range(UNSEEN_MAX + 1):
+        assert interrupted(producer.flush, 8, TRACED)
+    with pytest.raises(RecordListTooLarge):
+        producer.flush()
 
 
 def test_flushes_raise_the_error_of_a_batch_and_of_a_refused_record(

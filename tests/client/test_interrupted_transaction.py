@@ -1,6 +1,7 @@
 """Test transactions of a blocking producer with an interruption at each point of a call."""
 
 from collections.abc import Callable, Generator
+from typing import Any
 
 import pytest
 
@@ -65,12 +66,17 @@ def test_transaction_with_a_send_interrupted_in_its_wait_for_memory_must_be_abor
         assert_must_abort(producer, number)
 
 
+@pytest.mark.parametrize(
+    "columns",
+    [{"values": [5]}, {"keys": [2**64]}, {"keys": ["text"]}, {"headers": [[(1, b"")]]}],
+    ids=str,
+)
 def test_transaction_after_an_invalid_record_may_be_committed(
-    producer: BlockingProducer, topic: str
+    producer: BlockingProducer, topic: str, columns: dict[str, Any]
 ) -> None:
     producer.begin_transaction()
-    with pytest.raises(TypeError):
-        producer.send_many(topic, [5])
+    with pytest.raises((TypeError, AttributeError)):
+        producer.send_many(topic, **{"values": [b"1"], **columns})
     producer.commit_transaction()
 
 
