@@ -25,12 +25,13 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Mapping, Sequence
+from operator import index
 from typing import Any, Self
 
 from ..wire.batch_builder import RECORD_BYTES_EXTRA, Headers, size_of_headers
 from ..wire.errors import InvalidPartitions, KafkaError, RecordListTooLarge, RequestTimedOut
 from ..wire.identifiers import TopicPartition
-from ..wire.record_rows import SizedRows
+from ..wire.record_rows import SizedRows, checked_time
 from .cluster_view import ClusterView
 from .failures import FORKED, ClientClosed, IllegalProducerState, tell_of_forks
 from .group_metadata import GroupMetadata, OffsetAndMetadata, with_metadata
@@ -173,12 +174,12 @@ class Producer:
                 partition = known.sticky.choose(size, known.count, known.led)
             else:
                 partition = known.by_key[key if type(key) is bytes else bytes(key)]
-        elif not 0 <= partition < known.count:
+        elif not 0 <= index(partition) < known.count:
             raise InvalidPartitions(f"topic {topic} has partitions 0..{known.count - 1}")
+        when = time.time_ns() // 1_000_000 if timestamp_ms is None else checked_time(timestamp_ms)
         if self._session is not None:
             self._session.want(topic, partition)
         self._sender.start()
-        when = timestamp_ms if timestamp_ms is not None else time.time_ns() // 1_000_000
         where = (topic, partition)
         delivery = batches.add(where, key, value, headers, when, size)
         if delivery is None:
@@ -224,7 +225,7 @@ class Producer:
             values, keys, headers, now, partition, by_key, settings.batch_size, known.stick
         )
         for where, rows in groups:
-            if where is not None and not 0 <= where < known.count:
+            if where is not None and not 0 <= index(where) < known.count:
                 raise InvalidPartitions(f"topic {topic} has partitions 0..{known.count - 1}")
             if (largest := rows.largest_bytes()) > settings.max_request_size:
                 raise self._too_large(largest)

@@ -9,9 +9,10 @@ The encoded bytes equal the bytes of `BatchBuilder.append`.
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, chain, repeat
-from operator import add, sub
+from operator import add, index, sub
 from typing import Any
 
+from .errors import InvalidTimestamp
 from .primitives import encode_varint
 
 Headers = Sequence[tuple[str, bytes | None]]
@@ -19,6 +20,7 @@ Column = Sequence[bytes | None]
 ROWS_MAX = 8192  # for one batch, so that record indexes have a table, and take at most two bytes
 CACHED_MAX = 1 << 14  # for each table below, since lengths are a client's choice
 NO_HEADERS = b"\0"
+LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
 BYTES_LIKE = frozenset({bytes, bytearray, memoryview, type(None)})
 
 
@@ -224,13 +226,38 @@ def encode_headers(headers: Headers) -> bytes:
     return b"".join(pieces)
 
 
-def measure(column: Column) -> tuple[Sequence[bytes], list[int]]:
-    """Return the column with empty bytes for nulls, and its lengths with -1 for nulls."""
+def checked_time(timestamp: Any) -> int:
+    """Return a timestamp as an int.
+
+    Raises TypeError for another number, and InvalidTimestamp for more than 64 bits.
+    """
+    found = index(timestamp)
+    if not LONG_MIN <= found <= LONG_MAX:
+        raise InvalidTimestamp(f"the timestamp {found} has more than 64 bits")
+    return found
+
+
+def checked_times(timestamps: Iterable[Any]) -> list[int]:
+    """Return timestamps as ints, or raise the errors of `checked_time`."""
+    times = list(map(index, timestamps))
+    if times:
+        checked_time(max(times))
+        checked_time(min(times))
+    return times
+
+
+def require_bytes(column: Column) -> set[type]:
+    """Return the types in a column of keys or values. Raises TypeError for others than bytes."""
     kinds = set(map(type, column))
     if not kinds <= BYTES_LIKE:
         wrong = ", ".join(sorted(kind.__name__ for kind in kinds - BYTES_LIKE))
         raise TypeError(f"keys and values are bytes or None, not {wrong}")
-    if type(None) in kinds:
+    return kinds
+
+
+def measure(column: Column) -> tuple[Sequence[bytes], list[int]]:
+    """Return the column with empty bytes for nulls, and its lengths with -1 for nulls."""
+    if type(None) in require_bytes(column):
         lengths = [-1 if field is None else len(field) for field in column]
         return [b"" if field is None else field for field in column], lengths
     return column, list(map(len, column))  # type: ignore[return-value,arg-type]

@@ -5,6 +5,7 @@ import json
 from typing import Any
 
 from ...wire.batch_builder import Headers
+from ...wire.record_rows import checked_time
 
 
 def to_text(
@@ -18,7 +19,7 @@ def to_text(
         "value": _coded(value),
         "key": _coded(key),
         "partition": partition,
-        "timestamp_ms": timestamp_ms,
+        "timestamp_ms": timestamp_ms if timestamp_ms is None else checked_time(timestamp_ms),
         "headers": [[name, _coded(content)] for name, content in headers],
     }
     return json.dumps({name: each for name, each in fields.items() if each not in (None, [])})

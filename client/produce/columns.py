@@ -11,7 +11,15 @@ from itertools import islice
 from typing import Any
 
 from ...wire.batch_builder import RECORD_BYTES_EXTRA, size_of_headers
-from ...wire.record_rows import Headers, Rows, SizedRows, measure
+from ...wire.record_rows import (
+    Headers,
+    Rows,
+    SizedRows,
+    checked_time,
+    checked_times,
+    measure,
+    require_bytes,
+)
 from .joined_rows import ROWS_LEAST, JoinedRows, as_wall_ms, can_join
 from .key_hashing import vector_library
 from .partitioner import ANYWHERE, KeyPartitions
@@ -63,7 +71,7 @@ def rows_by_partition(
     with a key gets the key's partition where `partitions` is None or ANYWHERE. batch_bytes: the
     size of batches. stick: chooses partitions for the group None if other records have partitions.
     The order of the call is kept within each partition. Raises TypeError and ValueError as `Rows`
-    does.
+    does, and InvalidTimestamp for a timestamp of more than 64 bits.
     """
     joins = can_join(values, keys, batch_bytes)
     if not joins:
@@ -73,6 +81,12 @@ def rows_by_partition(
         size = len(values) if column is None or isinstance(column, int) else len(column)
         if size != len(values):
             raise ValueError(f"columns of {len(values)} and {size} records")
+    if isinstance(timestamps, int):
+        checked_time(timestamps)
+    else:
+        timestamps = as_wall_ms(timestamps) if joins else checked_times(timestamps)
+    if not joins and keys is not None:
+        require_bytes(keys)
     if keys is not None and by_key is not None and not isinstance(partitions, int):
         if partitions is None:
             partitions = by_key.of_array(keys) if joins else by_key.of_many(keys)

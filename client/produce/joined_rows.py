@@ -12,7 +12,14 @@ from functools import cache
 from typing import Any
 
 from ...wire.primitives import encode_varint
-from ...wire.record_rows import NO_HEADERS, ROWS_MAX, Headers, SizedRows, encode_headers
+from ...wire.record_rows import (
+    NO_HEADERS,
+    ROWS_MAX,
+    Headers,
+    SizedRows,
+    checked_times,
+    encode_headers,
+)
 from .key_hashing import vector_library
 
 JOINED = {"binary", "string"}  # with 32-bit offsets
@@ -42,11 +49,13 @@ def can_join(values: Any, keys: Any, batch_bytes: int) -> bool:
 def as_wall_ms(timestamps: Any) -> Any:
     """Return timestamps as int64, or raise TypeError unless they are whole numbers.
 
-    Dates are refused, since dates have other units.
+    Dates are refused, since dates have other units. Raises InvalidTimestamp for more than 64 bits.
     """
     numpy: Any = vector_library()
     found = numpy.asarray(timestamps)
-    if found.dtype.kind not in "iub":
+    if found.dtype.kind in "uO":  # only these can be above int64
+        return numpy.array(checked_times(found.tolist()), numpy.int64)
+    if found.dtype.kind not in "ib":
         raise TypeError(f"timestamps are whole numbers of milliseconds, not {found.dtype}")
     return found.astype(numpy.int64)
 

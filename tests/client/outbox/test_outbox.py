@@ -11,7 +11,7 @@ from oncelog.client.dual_write.stop_words import BlockNotWhole, WriterSuperseded
 from oncelog.client.failures import IllegalProducerState
 from oncelog.client.outbox import records, table
 from oncelog.client.outbox.table import RelaySuperseded
-from oncelog.wire.errors import KafkaError
+from oncelog.wire.errors import InvalidTimestamp, KafkaError
 
 from ...interop.client_peers import read_to_end
 from ..dual_write.ledger import Ledger
@@ -52,6 +52,12 @@ def test_outbox_record_written_to_a_row_is_read_back_equal() -> None:
     assert records.of_text(records.to_text(None, None, None, None, ())) == {
         "value": None, "key": None, "partition": None, "timestamp_ms": None, "headers": ()
     }  # fmt: skip
+
+
+def test_outbox_record_with_a_timestamp_of_more_than_64_bits_is_refused() -> None:
+    """As a row it would stop the relay."""
+    with pytest.raises(InvalidTimestamp):
+        records.to_text(b"1", None, None, 2**63, ())
 
 
 async def test_outbox_sends_each_record_of_a_committed_block_once_and_none_of_an_aborted_block(

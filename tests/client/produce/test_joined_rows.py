@@ -13,6 +13,7 @@ from oncelog.client.produce.columns import rows_by_partition
 from oncelog.client.produce.joined_rows import ROWS_LEAST, TABLE_MAX, JoinedRows, can_join
 from oncelog.client.produce.partitioner import KeyPartitions, StickyPartitioner, partition_for_key
 from oncelog.wire.batch_builder import BatchBuilder
+from oncelog.wire.errors import InvalidTimestamp
 from oncelog.wire.record_rows import ROWS_MAX, Rows, SizedRows
 
 pa = pytest.importorskip("pyarrow")
@@ -169,3 +170,13 @@ def test_timestamp_column_without_whole_milliseconds_is_refused(partitions):
     for wrong in several:
         with pytest.raises(TypeError, match="whole numbers of milliseconds"):
             rows_by_partition(values, None, None, wrong, partitions, None, BATCH_BYTES, sticking())
+
+
+@pytest.mark.parametrize("partitions", [None, [0, 1] * ENOUGH])
+@pytest.mark.parametrize("kind", [np.uint64, object, list])
+def test_timestamp_column_with_more_than_64_bits_is_refused(partitions, kind):
+    """Numpy would turn these numbers into negative ones."""
+    values = column([b"v"] * 2 * ENOUGH, 0, "binary")
+    times = [2**63] * len(values) if kind is list else np.array([2**63] * len(values), kind)
+    with pytest.raises(InvalidTimestamp, match="9223372036854775808 has more than 64 bits"):
+        rows_by_partition(values, None, None, times, partitions, None, BATCH_BYTES, sticking())

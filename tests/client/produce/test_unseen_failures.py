@@ -17,6 +17,7 @@ from oncelog.client.produce import topic_lookup
 from oncelog.client.produce.accumulator import ProducerBatch
 from oncelog.wire.errors import (
     ErrorCode,
+    InvalidTimestamp,
     KafkaError,
     NetworkException,
     RequestTimedOut,
@@ -97,6 +98,30 @@ async def test_record_that_is_not_bytes_leaves_no_empty_batch(leader: Leader) ->
             await producer.send("t", "text")  # type: ignore[arg-type]
         assert not producer._batches
         assert (await (await producer.send("t", b"written"))).offset == 0
+
+
+@pytest.mark.parametrize("timestamp", [2**63, -(2**63) - 1, 1.5, "now"])
+async def test_send_with_a_timestamp_that_is_no_int64_is_refused(
+    leader: Leader, timestamp: Any
+) -> None:
+    async with Producer(leader.view, linger_ms=0) as producer:
+        with pytest.raises((InvalidTimestamp, TypeError)):
+            await producer.send("t", b"1", timestamp_ms=timestamp)
+        with pytest.raises((InvalidTimestamp, TypeError)):
+            await producer.send_many("t", [b"1", b"2"], timestamp_ms=[timestamp, timestamp])
+        with pytest.raises((InvalidTimestamp, TypeError, ValueError)):
+            await producer.send_many("t", [b"1", b"2"], timestamp_ms=timestamp)
+        assert not producer._batches
+        assert (await (await producer.send("t", b"written", timestamp_ms=2**63 - 1))).offset == 0
+
+
+async def test_send_to_a_partition_that_is_no_int_is_refused(leader: Leader) -> None:
+    async with Producer(leader.view, linger_ms=0) as producer:
+        with pytest.raises(TypeError):
+            await producer.send("t", b"1", partition=0.0)  # type: ignore[arg-type]
+        with pytest.raises(TypeError):
+            await producer.send_many("t", [b"1"], partition=[0.0])  # type: ignore[list-item]
+        assert not producer._batches
 
 
 async def test_close_without_a_flush_raises_an_unread_failure(leader: Leader) -> None:
