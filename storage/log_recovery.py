@@ -256,6 +256,7 @@ class _Recovery:
             end_offset = segment.next_offset
             if segments.after(segment) is not None and not is_cut:
                 segment.become_inactive()
+            segment.end_rebuild()
 
     def _older_with(self, problem: CorruptIndex, dirty_from: Segment) -> Segment:
         """Return the segment before `dirty_from` with this index, which must be rebuilt, too."""

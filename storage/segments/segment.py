@@ -21,6 +21,7 @@ from zlib import crc32
 from ...runtime.steps import Steps
 from ...wire.errors import CorruptMessage
 from ...wire.record_batch import HEADER_BYTES, BatchHeader
+from ..checkpoint import TEMPORARY_SUFFIX
 from ..disk_guard import OUT_OF_RESOURCES
 from ..log_config import LogConfig
 from ..topic_configs import INT_MAX
@@ -91,7 +92,8 @@ class Segment:
         self.size_bytes = self.file.size_on_disk()
         self._index_bytes_max = config.segment_index_bytes
         self._lacks_index = not all(path.exists() for path in paths[1:3])
-        self._open_indexes()
+        is_damaged = self._lacks_index and self.size_bytes > 0
+        self._open_indexes(TEMPORARY_SUFFIX if is_damaged else "")
         # For the active segment only; others end at the next segment's base.
         self.next_offset = base_offset
         self.first_batch_timestamp: int | None = None
@@ -103,8 +105,10 @@ class Segment:
         self.written_back_bytes = self.size_bytes  # the kernel was asked to write these bytes
         self._jitter_ms = _jitter_ms(directory, base_offset, config)
 
-    def _open_indexes(self) -> None:
+    def _open_indexes(self, suffix: str = "") -> None:
         _, offset_path, time_path, transaction_path = self.paths()
+        offset_path = offset_path.with_name(offset_path.name + suffix)
+        time_path = time_path.with_name(time_path.name + suffix)
         self.offset_index = OffsetIndex(offset_path, self.base_offset, self._index_bytes_max)
         self.time_index = TimeIndex(time_path, self.base_offset, self._index_bytes_max)
         self.transaction_index = TransactionIndex(transaction_path, self.base_offset)
@@ -295,18 +299,33 @@ class Segment:
             index.drop_torn_entry()
 
     def start_over(self) -> None:
-        """Empty the indexes and the state. Recovery adds the batches of the .log file again."""
-        indexes = [path for path in self.paths()[1:] if path.exists()]
+        """Empty the indexes and the state. Recovery adds the batches of the .log file again.
+
+        The indexes have temporary names until `end_rebuild`. A kill leaves them missing, so that
+        the next opening does not take incomplete indexes for those of the segment.
+        """
+        paths = dict.fromkeys([self.offset_index.path, self.time_index.path, *self.paths()[1:]])
+        indexes = [path for path in paths if path.exists()]
         # Those of a new partition are empty.
         if self.size_bytes or any(path.stat().st_size for path in indexes):
             for path in indexes:
                 path.unlink()
-            self._open_indexes()
+            self._open_indexes(TEMPORARY_SUFFIX)
         self.size_bytes = 0
         self.next_offset = self.base_offset
         self.first_batch_timestamp = None
         self._max_timestamp, self.offset_of_max_timestamp = NO_TIMESTAMP, self.base_offset
         self._last_indexed_position = 0
+
+    def end_rebuild(self) -> None:
+        """Give the indexes their names, after recovery has added all batches."""
+        for index, path in (
+            (self.time_index, self.paths()[2]),
+            (self.offset_index, self.paths()[1]),
+        ):
+            if index.path != path:
+                os.rename(index.path, path)
+                index.path = path
 
     def kept_below(self, offset: int) -> KeptBatches:
         """Return the batches that remain if every batch with a record from `offset` on is removed.

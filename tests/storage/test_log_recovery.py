@@ -404,6 +404,24 @@ def test_log_with_a_wrong_position_within_an_old_index_is_opened(tmp_path, end, 
     assert repaired
 
 
+@pytest.mark.parametrize("at", range(3))
+def test_log_killed_at_any_step_of_an_index_rebuild_has_all_index_entries_again(tmp_path, at, log):
+    write_history(log)
+    log.close()
+    directory, killed = tmp_path / "t-0", tmp_path / "killed"
+    intact = open_log(directory, clean_shutdown=True)
+    before, old = derived(intact), list(intact.segments)[at]
+    old.offset_index.path.unlink()
+    steps = PartitionLog.opening(
+        directory, topic="t", partition=0, topic_id=TOPIC_ID, config=CONFIG, now_ms=NOW_MS
+    )
+    for _ in steps:
+        shutil.copytree(directory, killed)
+        again = derived(open_log(killed))
+        shutil.rmtree(killed)
+        assert again == before
+
+
 @pytest.mark.parametrize("damage", ["cut", "changed bit"])
 def test_log_with_a_damaged_old_segment_is_refused_although_an_index_seems_to_be_wrong(
     tmp_path, damage, log
