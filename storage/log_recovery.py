@@ -254,9 +254,10 @@ class _Recovery:
             is_cut = yield from self._read_rest(segment)
             yield
             end_offset = segment.next_offset
-            if segments.after(segment) is not None and not is_cut:
+            newer = None if is_cut else segments.after(segment)
+            if newer is not None:
                 segment.become_inactive()
-            segment.end_rebuild()
+            segment.end_rebuild(must_sync=newer is not None and newer.base_offset < self.synced_to)
 
     def _older_with(self, problem: CorruptIndex, dirty_from: Segment) -> Segment:
         """Return the segment before `dirty_from` with this index, which must be rebuilt, too."""

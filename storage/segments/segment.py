@@ -317,12 +317,20 @@ class Segment:
         self._max_timestamp, self.offset_of_max_timestamp = NO_TIMESTAMP, self.base_offset
         self._last_indexed_position = 0
 
-    def end_rebuild(self) -> None:
-        """Give the indexes their names, after recovery has added all batches."""
+    def end_rebuild(self, *, must_sync: bool) -> None:
+        """Give the indexes their names, after recovery has added all batches.
+
+        must_sync: sync them first (blocks). Without this a power failure may leave the names of
+        empty files, and recovery does not read every segment after it.
+        """
+        _, offset_path, time_path, transaction_path = self.paths()
         for index, path in (
-            (self.time_index, self.paths()[2]),
-            (self.offset_index, self.paths()[1]),
+            (self.transaction_index, transaction_path),
+            (self.time_index, time_path),
+            (self.offset_index, offset_path),
         ):
+            if must_sync:
+                index.flush()
             if index.path != path:
                 os.rename(index.path, path)
                 index.path = path

@@ -726,6 +726,36 @@ def test_index_rebuilt_by_a_recovery_is_kept_after_a_power_cut(
     assert derived(again) == before
 
 
+def test_log_that_loses_power_at_any_step_of_an_index_rebuild_has_all_index_entries_again(
+    tmp_path, monkeypatch, log
+):
+    """Only after the opening does a flush sync all of the log, and old segments are not read."""
+    directory, cut, synced = tmp_path / "t-0", tmp_path / "cut", set()
+    write_history(log, steps=100)
+    log.flushing.flush()
+    before, recovery_point = derived(log), log.flushing.recovery_point
+    assert any(before["aborted"][:-1])
+    log.segments.first.offset_index.path.unlink()
+    for path in directory.iterdir():
+        os.utime(path, (1, 1))  # marks the files that are on the disk
+    for name in ("fsync", "fdatasync"):
+        real = getattr(os, name)
+        monkeypatch.setattr(
+            os, name, lambda fd, real=real: (synced.add(os.fstat(fd).st_ino), real(fd))
+        )
+    options = {"topic": "t", "partition": 0, "topic_id": TOPIC_ID, "config": CONFIG}
+    options |= {"now_ms": NOW_MS, "recovery_point": recovery_point}
+    for _ in PartitionLog.opening(directory, **options):
+        on_disk = set(synced)
+        shutil.copytree(directory, cut)
+        for path in directory.glob("*index"):
+            if path.stat().st_mtime > 1 and path.stat().st_ino not in on_disk:
+                (cut / path.name).write_bytes(b"")  # the name was there, and no content
+        again = derived(PartitionLog.open(cut, **options, machine_restarted=True))
+        shutil.rmtree(cut)
+        assert again == before
+
+
 @pytest.mark.parametrize("is_in_last_segment", [False, True])
 def test_log_with_a_damaged_marker_is_refused_with_a_storage_error(
     logs, is_in_last_segment: bool
