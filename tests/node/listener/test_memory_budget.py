@@ -262,6 +262,14 @@ async def test_requests_that_wait_above_twice_the_budget_lose_their_connections(
     assert most_bytes < 20 * MIB
 
 
+async def send_slowly_until_closed(client: Client) -> None:
+    """Send single bytes until the broker has closed the connection, perhaps with a reset."""
+    async with asyncio.timeout(20):
+        while not (client.reader.at_eof() or client.writer.is_closing()):
+            client.writer.write(b"a")
+            await asyncio.sleep(0.02)
+
+
 @pytest.mark.uvloop
 async def test_slow_request_beyond_the_budget_does_not_block_other_requests(
     quick_sweep: None, monkeypatch: pytest.MonkeyPatch
@@ -276,10 +284,7 @@ async def test_slow_request_beyond_the_budget_does_not_block_other_requests(
         slow.writer.write((50 * MIB).to_bytes(4, "big") + bytes(300 * KIB))
         await until(lambda: bench.server.budget._passing is not None)
         other.send(ECHO, bytes(2 * MIB))
-        async with asyncio.timeout(20):
-            while not slow.reader.at_eof():
-                slow.writer.write(b"a")
-                await asyncio.sleep(0.02)
+        await send_slowly_until_closed(slow)
         assert len((await other.receive())[1]) == 2 * MIB
 
 
@@ -335,10 +340,7 @@ async def test_slow_request_beyond_the_budget_has_no_more_time_for_bytes_sent_be
         budget.hold(budget.limit_bytes)
         slow.writer.write(bytes(300 * KIB))
         await until(lambda: budget._passing is not None)
-        async with asyncio.timeout(20):
-            while not slow.reader.at_eof():
-                slow.writer.write(b"a")
-                await asyncio.sleep(0.02)
+        await send_slowly_until_closed(slow)
 
 
 @pytest.mark.uvloop
