@@ -90,9 +90,13 @@ class ConnectionFlow:
         if self._is_forked:
             return
         if self._connect is not None and self.connection is not None:
+            is_closed = False
             with contextlib.suppress(Exception):
                 yield self.connection.close
-            self.connection = None  # only now, for a close after an interrupted one
+                is_closed = True
+            # SQLite lets only the thread of an open block end the block's transaction
+            if is_closed or not self._is_taken:
+                self.connection = None  # only now, for a close after an interrupted one
 
     def _run(self, script: Script[Any]) -> Flow[Any]:
         return run(script, self.connection, Dialect(self.connection))

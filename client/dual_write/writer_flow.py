@@ -174,7 +174,9 @@ class WriterFlow(ConnectionFlow):
 
     def _advance(self, event: steps.Event) -> Flow[steps.Effect]:
         """Pass an event to the protocol, and execute effects until the application has to act."""
-        self._refuse_closed()  # the close ends open transactions
+        if self._is_closed:  # the close has ended the transaction in Kafka
+            yield from self._roll_back()
+        self._refuse_closed()
         return (yield from self._carry_out(self._protocol.step(event)))
 
     def _carry_out(

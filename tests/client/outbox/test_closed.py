@@ -66,3 +66,16 @@ def test_outbox_block_whose_writer_was_closed_meanwhile_is_rolled_back(
     assert not connection.in_transaction
     connection.close()
     assert rows.rows() == []
+
+
+def test_outbox_block_whose_writer_was_closed_meanwhile_holds_no_lock_of_its_own_connection(
+    rows: Ledger,
+) -> None:
+    outbox = BlockingOutboxWriter("outbox", rows.connect)
+    outbox.start()
+    with pytest.raises(ClientClosed), outbox.transaction() as block:
+        block.execute(rows.insert, (1, 5))
+        close_elsewhere(outbox)
+    with BlockingOutboxWriter("outbox", rows.connect) as other, other.transaction() as block:
+        block.execute(rows.insert, (2, 5))
+    assert rows.rows() == [2]
