@@ -31,7 +31,7 @@ from typing import Any, Self
 from ..wire.batch_builder import RECORD_BYTES_EXTRA, Headers, size_of_headers
 from ..wire.errors import InvalidPartitions, KafkaError, RecordListTooLarge, RequestTimedOut
 from ..wire.identifiers import TopicPartition
-from ..wire.record_rows import SizedRows, checked_time
+from ..wire.record_rows import LONG_MAX, SizedRows, as_bytes, checked_time
 from .cluster_view import ClusterView
 from .failures import FORKED, ClientClosed, IllegalProducerState, tell_of_forks
 from .group_metadata import GroupMetadata, OffsetAndMetadata, with_metadata
@@ -156,7 +156,15 @@ class Producer:
         """
         if self._is_closed:
             raise self._why_closed()
-        size = RECORD_BYTES_EXTRA + (len(key) if key else 0) + (len(value) if value else 0)
+        size = RECORD_BYTES_EXTRA
+        if value is not None:
+            if type(value) is not bytes:
+                value = as_bytes(value)
+            size += len(value)
+        if key is not None:
+            if type(key) is not bytes:
+                key = as_bytes(key)
+            size += len(key)
         if headers:
             size += size_of_headers(headers)
         batches = self._batches
@@ -173,10 +181,18 @@ class Producer:
             if key is None or self._ignores_keys:
                 partition = known.sticky.choose(size, known.count, known.led)
             else:
-                partition = known.by_key[key if type(key) is bytes else bytes(key)]
-        elif not 0 <= index(partition) < known.count:
-            raise InvalidPartitions(f"topic {topic} has partitions 0..{known.count - 1}")
-        when = time.time_ns() // 1_000_000 if timestamp_ms is None else checked_time(timestamp_ms)
+                partition = known.by_key[key]
+        else:
+            if type(partition) is not int:  # perhaps equal to no int, and a queue of its own
+                partition = index(partition)
+            if not 0 <= partition < known.count:
+                raise InvalidPartitions(f"topic {topic} has partitions 0..{known.count - 1}")
+        if timestamp_ms is None:
+            when = time.time_ns() // 1_000_000
+        elif type(timestamp_ms) is int and 0 <= timestamp_ms <= LONG_MAX:
+            when = timestamp_ms
+        else:  # a call would cost every record as much as the choice of its partition
+            when = checked_time(timestamp_ms)
         if self._session is not None:
             self._session.want(topic, partition)
         self._sender.start()

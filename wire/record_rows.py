@@ -20,8 +20,9 @@ Column = Sequence[bytes | None]
 ROWS_MAX = 8192  # for one batch, so that record indexes have a table, and take at most two bytes
 CACHED_MAX = 1 << 14  # for each table below, since lengths are a client's choice
 NO_HEADERS = b"\0"
-LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
-BYTES_LIKE = frozenset({bytes, bytearray, memoryview, type(None)})
+LONG_MAX = 2**63 - 1
+BYTES = frozenset({bytes, type(None)})
+BYTES_LIKE = BYTES | {bytearray, memoryview}
 
 
 class _Table(dict[int, Any]):
@@ -222,18 +223,21 @@ def encode_headers(headers: Headers) -> bytes:
     for name, value in headers:
         encoded = name.encode()
         pieces += (_SIZED[len(encoded)], encoded)
-        pieces += (b"\x01",) if value is None else (_SIZED[len(value)], value)
+        content = value if value is None or type(value) is bytes else as_bytes(value)
+        pieces += (b"\x01",) if content is None else (_SIZED[len(content)], content)
     return b"".join(pieces)
 
 
 def checked_time(timestamp: Any) -> int:
     """Return a timestamp as an int.
 
-    Raises TypeError for another number, and InvalidTimestamp for more than 64 bits.
+    Raises TypeError for another number, and InvalidTimestamp for a negative one, as Java's producer
+    does, or one of more than 64 bits. So the difference of two timestamps has 64 bits, too.
     """
     found = index(timestamp)
-    if not LONG_MIN <= found <= LONG_MAX:
-        raise InvalidTimestamp(f"the timestamp {found} has more than 64 bits")
+    if not 0 <= found <= LONG_MAX:
+        wrong = "is negative" if found < 0 else "has more than 64 bits"
+        raise InvalidTimestamp(f"the timestamp {found} {wrong}")
     return found
 
 
@@ -246,18 +250,31 @@ def checked_times(timestamps: Iterable[Any]) -> list[int]:
     return times
 
 
-def require_bytes(column: Column) -> set[type]:
-    """Return the types in a column of keys or values. Raises TypeError for others than bytes."""
+def as_bytes(field: Any) -> bytes:
+    """Return a key or value as bytes. Raises TypeError for an object that is not bytes-like."""
+    if not isinstance(field, bytes | bytearray | memoryview):
+        raise TypeError(f"keys and values are bytes or None, not {type(field).__name__}")
+    return bytes(field)  # pyright: ignore[reportUnknownArgumentType]
+
+
+def as_fields(column: Column) -> Column:
+    """Return a column of keys or values as bytes and None. Raises TypeError for other objects.
+
+    A memoryview's length is perhaps not counted in bytes, and a bytearray can grow.
+    """
     kinds = set(map(type, column))
     if not kinds <= BYTES_LIKE:
         wrong = ", ".join(sorted(kind.__name__ for kind in kinds - BYTES_LIKE))
         raise TypeError(f"keys and values are bytes or None, not {wrong}")
-    return kinds
+    if kinds <= BYTES:
+        return column
+    return [None if field is None else bytes(field) for field in column]
 
 
 def measure(column: Column) -> tuple[Sequence[bytes], list[int]]:
     """Return the column with empty bytes for nulls, and its lengths with -1 for nulls."""
-    if type(None) in require_bytes(column):
+    column = as_fields(column)
+    if type(None) in set(map(type, column)):
         lengths = [-1 if field is None else len(field) for field in column]
         return [b"" if field is None else field for field in column], lengths
     return column, list(map(len, column))  # type: ignore[return-value,arg-type]

@@ -116,6 +116,8 @@ class OutboxFlow(ConnectionFlow):
         self.refuse_forked()
         if not self._is_open:
             raise IllegalProducerState("the block is over")
+        if not isinstance(topic, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"a topic is text, not {type(topic).__name__}")
         self._number += 1
         self._last_ms = max(self._last_ms, time.time_ns() // 1_000_000)
         text = records.to_text(value, key, partition, timestamp_ms, headers)

@@ -2,10 +2,12 @@
 
 import base64
 import json
+from operator import index
 from typing import Any
 
 from ...wire.batch_builder import Headers
-from ...wire.record_rows import checked_time
+from ...wire.errors import InvalidPartitions
+from ...wire.record_rows import checked_time, encode_headers
 
 
 def to_text(
@@ -15,6 +17,12 @@ def to_text(
     timestamp_ms: int | None,
     headers: Headers,
 ) -> str:
+    """Return a record as text. Raises the errors of `Producer.send` for a record that no producer
+    can send, because its row would stop the relay.
+    """
+    if partition is not None and (partition := index(partition)) < 0:
+        raise InvalidPartitions(f"partition {partition}: they begin at 0")
+    encode_headers(headers)
     fields = {
         "value": _coded(value),
         "key": _coded(key),

@@ -8,6 +8,7 @@ implementation. Arrays of pyarrow for which `can_join` is true are kept (joined_
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
+from operator import index
 from typing import Any
 
 from ...wire.batch_builder import RECORD_BYTES_EXTRA, size_of_headers
@@ -15,10 +16,10 @@ from ...wire.record_rows import (
     Headers,
     Rows,
     SizedRows,
+    as_fields,
     checked_time,
     checked_times,
     measure,
-    require_bytes,
 )
 from .joined_rows import ROWS_LEAST, JoinedRows, as_wall_ms, can_join
 from .key_hashing import vector_library
@@ -71,7 +72,7 @@ def rows_by_partition(
     with a key gets the key's partition where `partitions` is None or ANYWHERE. batch_bytes: the
     size of batches. stick: chooses partitions for the group None if other records have partitions.
     The order of the call is kept within each partition. Raises TypeError and ValueError as `Rows`
-    does, and InvalidTimestamp for a timestamp of more than 64 bits.
+    does, and InvalidTimestamp for a timestamp that is negative or has more than 64 bits.
     """
     joins = can_join(values, keys, batch_bytes)
     if not joins:
@@ -85,8 +86,10 @@ def rows_by_partition(
         checked_time(timestamps)
     else:
         timestamps = as_wall_ms(timestamps) if joins else checked_times(timestamps)
-    if not joins and keys is not None:
-        require_bytes(keys)
+    if not joins:
+        keys = None if keys is None else as_fields(keys)
+        if partitions is not None and not isinstance(partitions, int):
+            partitions = list(map(index, partitions))
     if keys is not None and by_key is not None and not isinstance(partitions, int):
         if partitions is None:
             partitions = by_key.of_array(keys) if joins else by_key.of_many(keys)

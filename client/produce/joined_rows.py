@@ -17,6 +17,7 @@ from ...wire.record_rows import (
     ROWS_MAX,
     Headers,
     SizedRows,
+    checked_time,
     checked_times,
     encode_headers,
 )
@@ -49,7 +50,7 @@ def can_join(values: Any, keys: Any, batch_bytes: int) -> bool:
 def as_wall_ms(timestamps: Any) -> Any:
     """Return timestamps as int64, or raise TypeError unless they are whole numbers.
 
-    Dates are refused, since dates have other units. Raises InvalidTimestamp for more than 64 bits.
+    Dates are refused, since dates have other units. Raises InvalidTimestamp as `checked_times`.
     """
     numpy: Any = vector_library()
     found = numpy.asarray(timestamps)
@@ -57,7 +58,10 @@ def as_wall_ms(timestamps: Any) -> Any:
         return numpy.array(checked_times(found.tolist()), numpy.int64)
     if found.dtype.kind not in "ib":
         raise TypeError(f"timestamps are whole numbers of milliseconds, not {found.dtype}")
-    return found.astype(numpy.int64)
+    times = found.astype(numpy.int64)
+    if len(times):
+        checked_time(times.min())
+    return times
 
 
 class _Varints:

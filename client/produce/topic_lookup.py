@@ -76,7 +76,12 @@ class TopicLookup:
         return found
 
     async def until_known(self, topic: str) -> None:
-        """Return when the topic is in the view, or raise the topic's error after max.block.ms."""
+        """Return when the topic is in the view, or raise the topic's error after max.block.ms.
+
+        Raises TypeError for a topic that is no text, which no metadata would ever contain.
+        """
+        if not isinstance(topic, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"a topic is text, not {type(topic).__name__}")
         since_ms, looked_ms = self._missing.get(topic, (LONG_AGO_MS, LONG_AGO_MS))
         is_missing = now_ms() - since_ms < self._settings.metadata_max_age_ms
         if is_missing and now_ms() - looked_ms < LOOK_AGAIN_MS:

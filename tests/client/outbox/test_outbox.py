@@ -1,6 +1,7 @@
 """Test that each outbox row becomes one record, regardless of the order of commits."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,10 +12,10 @@ from oncelog.client.dual_write.stop_words import BlockNotWhole, WriterSuperseded
 from oncelog.client.failures import IllegalProducerState
 from oncelog.client.outbox import records, table
 from oncelog.client.outbox.table import RelaySuperseded
-from oncelog.wire.errors import InvalidTimestamp, KafkaError
+from oncelog.wire.errors import InvalidPartitions, InvalidTimestamp, KafkaError
 
 from ...interop.client_peers import read_to_end
-from ..dual_write.ledger import Ledger
+from ..dual_write.ledger import Ledger, sqlite_ledger
 from ..dual_write.postgresql import PostgresServer
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("dual_write")]
@@ -54,10 +55,32 @@ def test_outbox_record_written_to_a_row_is_read_back_equal() -> None:
     }  # fmt: skip
 
 
-def test_outbox_record_with_a_timestamp_of_more_than_64_bits_is_refused() -> None:
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"timestamp_ms": 2**63},
+        {"timestamp_ms": -1},
+        {"partition": 0.0},
+        {"partition": "0"},
+        {"partition": -1},
+        {"headers": [(1, b"")]},
+        {"headers": [("\ud800", b"")]},
+        {"topic": b"t"},
+        {"topic": 5},
+    ],
+    ids=str,
+)
+def test_outbox_record_that_no_producer_can_send_is_refused(
+    tmp_path: Path, fields: dict[str, Any]
+) -> None:
     """As a row it would stop the relay."""
-    with pytest.raises(InvalidTimestamp):
-        records.to_text(b"1", None, None, 2**63, ())
+    rows = sqlite_ledger(tmp_path / "ledger").create()
+    refused = pytest.raises((InvalidTimestamp, InvalidPartitions, TypeError, ValueError))
+    with BlockingOutboxWriter("outbox", rows.connect) as outbox:
+        with outbox.transaction() as block, refused:
+            record: dict[str, Any] = {"topic": "t", "value": b"1", **fields}
+            block.send(**record)
+        assert rows.rows("SELECT count(*) FROM oncelog_outbox") == [0]
 
 
 async def test_outbox_sends_each_record_of_a_committed_block_once_and_none_of_an_aborted_block(

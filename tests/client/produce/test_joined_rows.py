@@ -180,3 +180,12 @@ def test_timestamp_column_with_more_than_64_bits_is_refused(partitions, kind):
     times = [2**63] * len(values) if kind is list else np.array([2**63] * len(values), kind)
     with pytest.raises(InvalidTimestamp, match="9223372036854775808 has more than 64 bits"):
         rows_by_partition(values, None, None, times, partitions, None, BATCH_BYTES, sticking())
+
+
+@pytest.mark.parametrize("partitions", [None, [0, 1] * ENOUGH])
+def test_timestamp_column_with_a_negative_number_is_refused(partitions):
+    """The difference of two timestamps could have more than 64 bits."""
+    values = column([b"v"] * 2 * ENOUGH, 0, "binary")
+    times = np.arange(len(values)) - 1
+    with pytest.raises(InvalidTimestamp, match="-1 is negative"):
+        rows_by_partition(values, None, None, times, partitions, None, BATCH_BYTES, sticking())

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 import time
+from array import array
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from oncelog.client.failures import ClientClosed
 from oncelog.client.produce import sender as sender_module
 from oncelog.client.produce import topic_lookup
 from oncelog.client.produce.accumulator import ProducerBatch
+from oncelog.wire.batch_builder import BatchBuilder
 from oncelog.wire.errors import (
     ErrorCode,
     InvalidTimestamp,
@@ -100,8 +102,8 @@ async def test_record_that_is_not_bytes_leaves_no_empty_batch(leader: Leader) ->
         assert (await (await producer.send("t", b"written"))).offset == 0
 
 
-@pytest.mark.parametrize("timestamp", [2**63, -(2**63) - 1, 1.5, "now"])
-async def test_send_with_a_timestamp_that_is_no_int64_is_refused(
+@pytest.mark.parametrize("timestamp", [2**63, -1, 1.5, "now"])
+async def test_send_with_a_timestamp_that_is_no_time_in_64_bits_is_refused(
     leader: Leader, timestamp: Any
 ) -> None:
     async with Producer(leader.view, linger_ms=0) as producer:
@@ -113,6 +115,69 @@ async def test_send_with_a_timestamp_that_is_no_int64_is_refused(
             await producer.send_many("t", [b"1", b"2"], timestamp_ms=timestamp)
         assert not producer._batches
         assert (await (await producer.send("t", b"written", timestamp_ms=2**63 - 1))).offset == 0
+
+
+class Number:
+    """A whole number that equals no int, as a tensor of one element."""
+
+    def __index__(self) -> int:
+        return 0
+
+
+async def test_records_of_a_partition_that_is_no_int_but_a_number_share_its_batch(
+    leader: Leader,
+) -> None:
+    async with Producer(leader.view) as producer:
+        await producer.send("t", b"1", partition=Number())  # type: ignore[arg-type]
+        await producer.send_many("t", [b"2"], partition=[Number()])  # type: ignore[list-item]
+        await producer.send("t", b"3", partition=0)
+        assert [batch.builder.count for batch in producer._batches.take_all()] == [3]
+
+
+@pytest.mark.parametrize(
+    "field", [memoryview(array("H", [1, 2])), memoryview(b"abcd")[::2], bytearray(b"ab")]
+)
+@pytest.mark.parametrize("is_many", [False, True])
+async def test_record_of_bytes_like_objects_contains_their_bytes(
+    leader: Leader, field: Any, *, is_many: bool
+) -> None:
+    """The length of a memoryview is perhaps not counted in bytes, or its bytes not adjacent."""
+    header, expected = [("name", field)], BatchBuilder()
+    expected.append(5, bytes(field), bytes(field), [("name", bytes(field))])
+    async with Producer(leader.view) as producer:
+        if is_many:
+            await producer.send_many(
+                "t", [field], keys=[field], headers=[header], timestamp_ms=5, partition=0
+            )
+        else:
+            await producer.send("t", field, key=field, headers=header, timestamp_ms=5)
+        (batch,) = producer._batches.take_all()
+        assert batch.builder.build() == expected.build()
+
+
+@pytest.mark.parametrize("field", [array("H", [1, 2]), "text", 5])
+async def test_send_of_other_objects_than_bytes_is_refused(leader: Leader, field: Any) -> None:
+    fields: dict[str, Any]
+    async with Producer(leader.view) as producer:
+        for fields in ({"value": field}, {"key": field}, {"headers": [("name", field)]}):
+            with pytest.raises(TypeError):
+                await producer.send("t", **fields)
+        for fields in ({"values": [field]}, {"keys": [field]}, {"headers": [[("name", field)]]}):
+            with pytest.raises(TypeError):
+                await producer.send_many("t", **{"values": [b"1"], **fields})
+        assert not producer._batches
+
+
+@pytest.mark.parametrize("topic", [b"t", 5, None, ("t",)])
+async def test_send_to_a_topic_that_is_no_text_is_refused_without_a_request(
+    leader: Leader, topic: Any
+) -> None:
+    async with asyncio.timeout(5), Producer(leader.view) as producer:
+        with pytest.raises(TypeError, match="a topic is text"):
+            await producer.send(topic, b"1")
+        with pytest.raises(TypeError, match="a topic is text"):
+            await producer.send_many(topic, [b"1"])
+    assert not leader.refreshes
 
 
 async def test_send_to_a_partition_that_is_no_int_is_refused(leader: Leader) -> None:
