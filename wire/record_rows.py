@@ -257,8 +257,10 @@ def as_bytes(field: Any) -> bytes:
     return bytes(field)  # pyright: ignore[reportUnknownArgumentType]
 
 
-def as_fields(column: Column) -> Column:
-    """Return a column of keys or values as bytes and None. Raises TypeError for other objects.
+def as_fields(column: Column) -> tuple[Column, bool]:
+    """Return a column of keys or values as bytes and None, and whether it has a None.
+
+    Raises TypeError for other objects.
 
     A memoryview's length is perhaps not counted in bytes, and a bytearray can grow.
     """
@@ -266,15 +268,15 @@ def as_fields(column: Column) -> Column:
     if not kinds <= BYTES_LIKE:
         wrong = ", ".join(sorted(kind.__name__ for kind in kinds - BYTES_LIKE))
         raise TypeError(f"keys and values are bytes or None, not {wrong}")
-    if kinds <= BYTES:
-        return column
-    return [None if field is None else bytes(field) for field in column]
+    if not kinds <= BYTES:
+        column = [None if field is None else bytes(field) for field in column]
+    return column, type(None) in kinds
 
 
 def measure(column: Column) -> tuple[Sequence[bytes], list[int]]:
     """Return the column with empty bytes for nulls, and its lengths with -1 for nulls."""
-    column = as_fields(column)
-    if type(None) in set(map(type, column)):
+    column, has_null = as_fields(column)
+    if has_null:
         lengths = [-1 if field is None else len(field) for field in column]
         return [b"" if field is None else field for field in column], lengths
     return column, list(map(len, column))  # type: ignore[return-value,arg-type]

@@ -87,7 +87,7 @@ def rows_by_partition(
     else:
         timestamps = as_wall_ms(timestamps) if joins else checked_times(timestamps)
     if not joins:
-        keys = None if keys is None else as_fields(keys)
+        keys = None if keys is None else as_fields(keys)[0]
         if partitions is not None and not isinstance(partitions, int):
             partitions = list(map(index, partitions))
     if keys is not None and by_key is not None and not isinstance(partitions, int):
