@@ -207,14 +207,19 @@ class Application(Supervisor):
         self._removed.add(name)
         return self.end(name)
 
-    def restart(self, name: str | None = None) -> None:
-        """Restart one instance, or all without a name, by SIGTERM, as a liveness probe would."""
-        if name is not None:
-            self.end(name)
-            self.start(name)
-            return
-        self.stop(self.instances)
+    def restart(self, name: str) -> None:
+        """Restart one instance by SIGTERM, as a liveness probe would."""
+        self.end(name)
+        self.start(name)
+
+    def restart_all(self) -> list[str]:
+        """Restart all instances by SIGTERM.
+
+        Return the names of the instances that did not end by it, and were killed.
+        """
+        codes = self.stop(self.instances)
         self.ensure_running()
+        return [name for name, code in codes.items() if code is None]
 
     def ensure_running(self) -> None:
         """Start each instance that should run and does not, and resume paused instances."""

@@ -101,7 +101,7 @@ class Run:
         self._aborted_ids = frozenset[str]()
         self._timeouts = AS_IS if s.as_is else lowered_timeouts(s.seconds)
         self._sure = list[str]()  # the names of the faults that the plan has for certain
-        self._restarts = 0  # of all instances, after they stalled
+        self._restarted_s: list[float] = []  # all instances, after they stalled
         self._silent: list[str] = []  # of one instance, after it sent the brokers no requests
         self._prefix = f"r{secrets.token_hex(2)}"
 
@@ -254,12 +254,11 @@ class Run:
                 f"{name} sent no request to the brokers for {self._timeouts.silent_s:.0f} s, so "
                 f"prove restarted it ({_times(times)}): in production a probe would have to"
             )
-        if self._restarts:
+        if self._restarted_s:
             notes.append(
                 f"the application made no progress for {self._timeouts.still_s:.0f} s after a "
-                "fault, "
-                f"so prove restarted it ({_times(self._restarts)}): in production a probe would "
-                "have to"
+                f"fault, so prove restarted it ({_times(len(self._restarted_s))}): in production "
+                "a probe would have to"
             )
         return notes
 
@@ -397,11 +396,12 @@ class Run:
                 yield struck
                 if not struck.is_made and fault.sure_tries > 1:
                     groups.append([replace(fault, sure_tries=fault.sure_tries - 1)])
-                worked_s = max(observed.worked_at_s, striker.late.until_s, striker.woken_s)
+                of_faults_s = striker.late.until_s, striker.woken_s
+                worked_s = max(observed.worked_at_s, *of_faults_s, *self._restarted_s)
                 if time.monotonic() - worked_s > self._timeouts.still_s:
                     self._say("there was no progress, so all instances are restarted")
-                    self._restarts += 1
-                    application.restart()
+                    application.restart_all()
+                    self._restarted_s.append(time.monotonic())
 
     def _drain(
         self,

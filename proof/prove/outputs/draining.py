@@ -81,7 +81,8 @@ class Drain:
     def wait(self) -> None:
         """Wait until nothing changes any more, or until the deadline.
 
-        If inputs are pending and nothing changes, the application is restarted once.
+        If inputs are pending and nothing changes, the application is restarted once, and has
+        `silence_s` again.
         """
         begun = moved_s = told_s = self._begun_s = time.monotonic()
         last = (0, 0)
@@ -114,10 +115,8 @@ class Drain:
             is_still = is_quiet and quiet_s > self._pace.silence_s / 2
             if judgement.pending and is_still and not was_restarted:
                 was_restarted = True
-                self.notes.append(
-                    "the application made no progress after the repair, so prove restarted it"
-                )
-                self._application.restart()
+                self._restart()
+                moved_s = time.monotonic()  # the new instances have the whole time again
             if now - begun > self._pace.timeout_s:
                 self._end_restless(restless, is_quiet=is_quiet)
                 break
@@ -127,6 +126,13 @@ class Drain:
             time.sleep(LOOK_EACH_S)
         if not self._is_through():
             self.why = self._stands_still()
+
+    def _restart(self) -> None:
+        told = "the application made no progress after the repair, so prove restarted it"
+        if hung := self._application.restart_all():
+            timeout_s = self._application.stop_timeout_s
+            told += f"; {', '.join(hung)} did not end within {timeout_s:.0f} s of SIGTERM"
+        self.notes.append(told)
 
     def _restless(self, now: float) -> Unrest | None:
         """Return an instance that has lately ended by itself or only failed, else None."""

@@ -112,6 +112,20 @@ def test_application_instance_that_exits_is_restarted_and_its_last_output_kept(
     assert f"{name} | 1 at-{name} x" in made.told(name)
 
 
+def test_application_restart_returns_the_instances_that_did_not_end_by_sigterm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Application, "stop_timeout_s", 1.0)
+    hangs = "import signal, os, time; os.environ['ONCELOG_INSTANCE'] == '2' and signal.signal(15, "
+    command = [sys.executable, "-c", hangs + "signal.SIG_IGN); print('ready'); time.sleep(60)"]
+    with closing(application(command, tmp_path)) as made:
+        names = [made.add(), made.add()]
+        assert wait_for(lambda: all(made.words(name) for name in names), 20)
+        pids = [made.running(name).pid for name in names]
+        assert made.restart_all() == ["instance-2"]
+        assert all(made.running(n).pid != pid for n, pid in zip(names, pids, strict=True))
+
+
 def test_application_command_that_cannot_be_run_is_refused(tmp_path: Path) -> None:
     for command, words in (([], "Say what to run"), (["no-such-program"], "no program")):
         with pytest.raises(Failure, match=words):

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from itertools import islice
+from itertools import islice, pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -64,6 +64,36 @@ def test_prove_run_with_time_left_makes_more_than_400_faults() -> None:
     striker = SimpleNamespace(strike=strike, restarted=[], late=late, woken_s=0.0)
     parts: Any = (striker, application, observed, feeder, lambda: Traits(frozenset(), 1))
     assert len(list(islice(run._strike(*parts), 401))) == len(made) == 401
+
+
+def test_prove_run_restarts_a_stalled_application_again_only_after_the_same_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The restarted instances have started and joined their group only after some seconds."""
+    now_s, restarted_s = [0.0], list[float]()
+    monkeypatch.setattr(run_module, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
+
+    def strike(fault: AimedFault) -> Struck:
+        now_s[0] += 1.0
+        return Struck(now_s[0], "", fault.name, fault.name)
+
+    def restart() -> None:
+        now_s[0] += 10.0  # an instance that does not end by SIGTERM
+        restarted_s.append(now_s[0])
+
+    late = SimpleNamespace(wait_until_over=lambda: None, until_s=0.0)
+    parts: Any = (
+        SimpleNamespace(strike=strike, restarted=[], late=late, woken_s=0.0),
+        SimpleNamespace(instances=["one"], restart_all=restart),
+        SimpleNamespace(apis=frozenset(), worked_at_s=0.0),
+        SimpleNamespace(fed=0, check=lambda: None),
+        lambda: Traits(frozenset(), 1),
+    )
+    faults = ",".join(["kill-at-work"] * 30)
+    run = Run(ProveSettings(command=("true",), seconds=60.0, faults=faults), None, lambda _: None)
+    list(run._strike(*parts))
+    pauses_s = [after - before for before, after in pairwise(restarted_s)]
+    assert pauses_s and min(pauses_s) > Timeouts().still_s + 10.0
 
 
 @pytest.mark.parametrize("faults", [None, "kill-at-work"])

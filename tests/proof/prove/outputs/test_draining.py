@@ -3,6 +3,7 @@
 import re
 import sqlite3
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -43,6 +44,7 @@ class Instances:
     """Two instances, the second of which exits every `every_s` seconds."""
 
     instances = ("instance-1", "instance-2")
+    stop_timeout_s = 10.0
 
     def __init__(self, every_s: float | None = None) -> None:
         self._begun_s, self._every_s = time.monotonic(), every_s
@@ -146,6 +148,36 @@ def test_drain_after_one_exit_of_an_instance_reports_that_it_came_to_rest(
 ) -> None:
     drained = waited(drain(tmp_path, Offsets(2), ["a", "b"], Instances(every_s=600)))
     assert drained.unrest is None
+
+
+def test_drain_with_a_restart_gives_the_new_instances_the_whole_time_again(
+    tmp_path: Path, quickly: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end of a hanging instance takes up to 10 s, and its group waits for its session."""
+    admin, application, restarted_s = Offsets(0), Instances(), list[float]()
+
+    def restart_all() -> list[str]:
+        time.sleep(0.3)  # longer than what was left of the time without changes
+        restarted_s.append(time.monotonic())
+        return ["instance-1"]
+
+    def committed(group: str) -> dict[tuple[str, int], int]:
+        is_back = restarted_s and time.monotonic() - restarted_s[0] > 0.2
+        return {IN: 2 if is_back else 0}
+
+    monkeypatch.setattr(application, "restart_all", restart_all, raising=False)
+    monkeypatch.setattr(admin, "committed", committed)
+    drained = drain(tmp_path, admin, ["a", "b"], application)
+    drained._pace = replace(drained._pace, timeout_s=5.0)
+    drained._judge = lambda inputs, outputs, is_passed: judge_ids(
+        inputs, outputs if admin.committed("g")[IN] else [], matcher("key"), is_passed=is_passed
+    )
+    assert waited(drained).why == "" and drained.unrest is None
+    assert len(restarted_s) == 1
+    assert drained.notes == [
+        "the application made no progress after the repair, so prove restarted it; instance-1 did "
+        "not end within 10 s of SIGTERM"
+    ]
 
 
 @pytest.mark.parametrize(("last_try_s", "is_restless"), [(600.0, True), (-10.0, False)])
