@@ -68,7 +68,8 @@ class ReaderWatch(threading.Thread):
     def end(self) -> list[ReaderWait]:
         """Return the waits, including a current wait, or raise the error that ended the watch."""
         self._over.set()
-        self.join()
+        if self.is_alive():  # else it was not started, or has ended
+            self.join()
         if self._problem is not None:
             raise self._problem
         now = time.monotonic()

@@ -109,12 +109,13 @@ class Service:
         trap = self.settings.trap
         try:
             wanted, number = trap.read_text().split()
-        except (FileNotFoundError, ValueError):
-            return
-        if wanted == moment:
+            if wanted != moment:
+                return
             trap.unlink()
-            tell("caught", moment)
-            os.kill(os.getpid(), int(number))
+        except (FileNotFoundError, ValueError):  # maybe the parent has just removed it
+            return
+        tell("caught", moment)
+        os.kill(os.getpid(), int(number))
 
 
 def tell(*event: Any) -> None:
