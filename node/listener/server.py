@@ -275,9 +275,10 @@ class KafkaServer:
         return len(self._connections) >= self._limits.in_all
 
     def _displace_ended(self, is_meant: Callable[[Connection], bool]) -> None:
-        """Close a connection for which `is_meant` is true, and whose client has closed it.
+        """Close one connection that its client has closed already, if `is_meant` is true for it.
 
-        Its requests only wait for their answers. Only LOOKED_AT_MAX connections are compared.
+        Such a connection only waits for its last answers. The search ends after LOOKED_AT_MAX
+        connections.
         """
         ended = islice(self._ended, LOOKED_AT_MAX)
         found = next((each for each in ended if is_meant(each) and each.is_dispensable), None)

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from ...deploy.cluster.ends.flag import poll
 from ...deploy.cluster.failure import Failure
 from ...deploy.cluster.local_cluster import Cluster
 from ...deploy.inspect.transaction_facts import OPEN_STATES
@@ -51,12 +52,7 @@ def read_back(
 
 
 def wait_for(what: Callable[[], bool], timeout_s: float) -> bool:
-    deadline = time.monotonic() + timeout_s
-    while not what():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
+    return poll(what, timeout_s, 0.05)
 
 
 def ends_of(cluster: Cluster, topics: Iterable[str] | None = None) -> list[EndOfPartition]:

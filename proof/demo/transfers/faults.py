@@ -188,7 +188,7 @@ class TransferFaults(FaultContext[Cluster]):
             self.services.resume(RIVAL)
             reading.wait_for(lambda: not self._is_open(session), FENCED_TIMEOUT_S)
             self.services.resume(name)
-        self._end_rival()
+        self.services.kill(RIVAL)
         return f"another {name} took over while the first stood still before its commit"
 
     def _late_start(self, fault: Fault, name: str) -> str:
@@ -199,7 +199,7 @@ class TransferFaults(FaultContext[Cluster]):
             self.services.resume(RIVAL)
             self._await_rival()
             self.services.resume(name)
-        self._end_rival()
+        self.services.kill(RIVAL)
         return f"another {name} slept before its first request, and woke when a commit was decided"
 
     def _stopped(self, name: str, moment: str) -> str:
@@ -217,9 +217,6 @@ class TransferFaults(FaultContext[Cluster]):
         """Wait until the second process of the same name has called InitProducerId."""
         rival = self.services.reported[RIVAL]
         self.services.wait(lambda: rival.event not in ("", "caught", INITIALIZING), ENDED_TIMEOUT_S)
-
-    def _end_rival(self) -> None:
-        self.services.kill(RIVAL)
 
     @contextlib.contextmanager
     def _sqlite_held(self) -> Iterator[None]:
