@@ -100,7 +100,7 @@ class Run:
         self._begun_s = time.monotonic()
         self._aborted_ids = frozenset[str]()
         self._timeouts = AS_IS if s.as_is else lowered_timeouts(s.seconds)
-        self._sure = list[str]()  # the names of the faults that the plan has for certain
+        self._sure = list[str]()  # the names of the faults that must be made
         self._restarted_s: list[float] = []  # all instances, after they stalled
         self._silent: list[str] = []  # of one instance, after it sent the brokers no requests
         self._prefix = f"r{secrets.token_hex(2)}"
@@ -371,12 +371,12 @@ class Run:
         traits: Callable[[], Traits],
     ) -> Iterator[Struck]:
         s, left = self.settings, _Time(self.settings.seconds)
+        has_tls, made = traits().has_tls, 0
         groups = sure_ones(s.seed, s.seconds, traits(), s.instances) if s.seconds else []
-        self._sure = [fault.name for group in groups for fault in group if s.faults is None]
-        has_tls = traits().has_tls
+        chosen = sum(groups, list[AimedFault]()) if s.faults is None else named(s.faults)
+        self._sure = [fault.name for fault in chosen]
         planned: Iterator[AimedFault] = plan(s.seed, groups, left.is_over, is_secured=has_tls)
-        made = 0
-        for fault in planned if s.faults is None else named(s.faults):
+        for fault in planned if s.faults is None else chosen:
             is_sure, is_named = fault.sure_tries > 0, s.faults is not None
             is_fed = feeder.fed >= INPUTS_MAX  # a fault from now on would meet no work
             if left.is_over(at_last=True) or made >= FAULTS_MAX or is_fed:
