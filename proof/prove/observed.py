@@ -174,6 +174,18 @@ class Observed:
                 if isinstance(f, Fetched) and f.instance == instance and f.at_s > at_s - HAD_S
             )
 
+    def had_last(self, partition: tuple[str, int]) -> str:
+        """Return the instance that was the last to fetch from this input partition, or ""."""
+        with self._lock:
+            return next(
+                (
+                    f.instance
+                    for f in reversed(self._recent)
+                    if isinstance(f, Fetched) and (f.topic, f.partition) == partition
+                ),
+                "",
+            )
+
     def has_gone_on(self, without: str, since_s: float, had: frozenset[tuple[str, int]]) -> bool:
         """Return whether an instance other than `without` committed offsets of these partitions.
 

@@ -443,7 +443,7 @@ class Run:
         an application that needs long to start.
         """
         silence_s, start_s = self._timeouts.silence_s, self._timeouts.start_s
-        wanted_s = max(self.settings.drain_timeout_s, 2 * silence_s) + self._timeouts.longer_s
+        wanted_s = max(self.settings.drain_timeout_s, 3 * silence_s) + self._timeouts.longer_s
         ends_within_s = RUN_ENDS_WITHIN_S + self._timeouts.longer_s
         left_s = faults_end_s + ends_within_s - STOP_S - time.monotonic()
         more_s = max(0.0, self.settings.drain_timeout_s - DEFAULT_DRAIN_S)

@@ -82,11 +82,11 @@ class Drain:
         """Wait until nothing changes any more, or until the deadline.
 
         If inputs are pending and nothing changes, the application is restarted once, and has
-        `silence_s` again.
+        `silence_s` again. If the deadline is earlier, the application has not come to rest.
         """
         begun = moved_s = told_s = self._begun_s = time.monotonic()
         last = (0, 0)
-        was_restarted = False
+        restarted_s = 0.0
         seen, judgement = (), Judgement()
         while True:
             self._look_at_offsets()
@@ -95,7 +95,7 @@ class Drain:
             state = (len(self._reader.records), sum(self._committed.values()))
             if state != last:
                 last, moved_s = state, now
-            quiet_s = now - moved_s
+            quiet_s = now - max(moved_s, restarted_s)
             is_quiet = quiet_s > QUIET_S  # before, judging takes time that the proxy needs
             now_seen = (*state, self._reader.moved_at_s, sum(self._passed().values()))
             if is_quiet and seen != now_seen:
@@ -112,13 +112,14 @@ class Drain:
                 )
             ):
                 break
-            is_still = is_quiet and quiet_s > self._pace.silence_s / 2
-            if judgement.pending and is_still and not was_restarted:
-                was_restarted = True
+            if judgement.pending and is_quiet and not restarted_s and self._is_stuck(now, quiet_s):
                 self._restart()
-                moved_s = time.monotonic()  # the new instances have the whole time again
+                restarted_s = time.monotonic()  # the new instances have the whole time again
             if now - begun > self._pace.timeout_s:
-                self._end_restless(restless, is_quiet=is_quiet)
+                moves = "" if is_quiet else "outputs or offsets still moved"
+                if restarted_s > moved_s and quiet_s <= self._pace.silence_s:
+                    moves = f"prove restarted it only {quiet_s:.0f} s before"
+                self._end_restless(restless, moves)
                 break
             if now - told_s > TELL_EACH_S:
                 told_s = now
@@ -126,6 +127,13 @@ class Drain:
             time.sleep(LOOK_EACH_S)
         if not self._is_through():
             self.why = self._stands_still()
+
+    def _is_stuck(self, now: float, quiet_s: float) -> bool:
+        """Return whether some instance had time to work, and there is time for a restart."""
+        application, pace = self._application, self._pace
+        awake_s = min(map(application.awake_since_s, application.instances), default=0.0)
+        is_still = quiet_s > pace.silence_s / 2 and now - awake_s > pace.rest_s
+        return is_still and now - self._begun_s < pace.timeout_s - application.stop_timeout_s
 
     def _restart(self) -> None:
         told = "the application made no progress after the repair, so prove restarted it"
@@ -145,14 +153,15 @@ class Drain:
                 return Unrest(name, why)
         return None
 
-    def _end_restless(self, restless: Unrest | None, *, is_quiet: bool) -> None:
+    def _end_restless(self, restless: Unrest | None, moves: str) -> None:
         """Record at the deadline which part was not at rest.
 
+        moves: why the whole application was not at rest, or empty.
         While outputs still change, open transactions are normal and not reported. If a broker does
         not answer, nothing is known about its transactions.
         """
-        if restless is None and not is_quiet:
-            restless = Unrest("the application", "outputs or offsets still moved")
+        if restless is None and moves:
+            restless = Unrest("the application", moves)
         if restless is None and not wait_for(self._is_settled, ANSWER_S, LOOK_EACH_S):
             restless = self._holder()
         self._remember(restless, f" within {self._pace.timeout_s:.0f} s")
@@ -266,7 +275,10 @@ class Drain:
     def _stands_still(self) -> str:
         application = self._application
         ended = [n for n in application.instances if application.has_ended(n)]
-        name = (ended or application.instances or application.names)[-1]
+        pending = [(r.topic, r.partition) for _, r in self._inputs if not self._is_passed(r)]
+        had = self._observed.had_last(pending[0]) if pending else ""
+        running = [had] if had in application.instances else application.instances
+        name = (ended or running or application.names)[-1]
         state = "does not stay up" if ended else "runs, but reads no more inputs"
         return f"{name} {state}.{application.told(name)}"
 

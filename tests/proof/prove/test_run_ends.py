@@ -11,6 +11,7 @@ import pytest
 
 from oncelog.deploy.cluster.failure import Failure
 from oncelog.proof.prove import run as run_module
+from oncelog.proof.prove.application import Application
 from oncelog.proof.prove.facts import Struck
 from oncelog.proof.prove.plan import AIM_MIN_S, AimedFault, Timeouts, Traits, sure_ones
 from oncelog.proof.prove.run import DRAIN_MIN_S, RUN_ENDS_WITHIN_S, STOP_S, Run
@@ -180,6 +181,9 @@ def test_prove_run_drain_is_longer_on_request_or_for_slow_starts() -> None:
     run = Run(ProveSettings(command=("true",)), None, print)
     run._timeouts = Timeouts(start_s=60.0)
     assert run._pace(time.monotonic() - 90).timeout_s > 150
+    run._timeouts = Timeouts(start_s=20.0)
+    pace = run._pace(time.monotonic())
+    assert pace.timeout_s > pace.rest_s + Application.stop_timeout_s + pace.silence_s  # a restart
 
 
 def test_prove_run_without_given_inputs_names_the_default_input_topic() -> None:

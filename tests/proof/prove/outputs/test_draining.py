@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 
 from oncelog.deploy.cluster.failure import Failure
+from oncelog.proof.prove.facts import Fetched
 from oncelog.proof.prove.judgement import judge_ids
 from oncelog.proof.prove.observed import Observed, Tries
 from oncelog.proof.prove.outputs import draining
@@ -44,7 +45,9 @@ class Instances:
     """Two instances, the second of which exits every `every_s` seconds."""
 
     instances = ("instance-1", "instance-2")
-    stop_timeout_s = 10.0
+    stop_timeout_s, ends_within_s = 10.0, 0.3
+    awake_s = 0.0
+    restarts = 0
 
     def __init__(self, every_s: float | None = None) -> None:
         self._begun_s, self._every_s = time.monotonic(), every_s
@@ -55,6 +58,20 @@ class Instances:
             return []
         count = int((time.monotonic() - self._begun_s) / self._every_s)
         return [(self._begun_s + n * self._every_s, "instance-2", 1) for n in range(count + 1)]
+
+    def restart_all(self) -> list[str]:
+        time.sleep(self.ends_within_s)
+        self.restarts += 1
+        return ["instance-1"]
+
+    def awake_since_s(self, name: str) -> float:
+        return self.awake_s
+
+    def has_ended(self, name: str) -> bool:
+        return False
+
+    def told(self, name: str) -> str:
+        return ""
 
 
 def drain(
@@ -155,20 +172,21 @@ def test_drain_with_a_restart_gives_the_new_instances_the_whole_time_again(
 ) -> None:
     """The end of a hanging instance takes up to 10 s, and its group waits for its session."""
     admin, application, restarted_s = Offsets(0), Instances(), list[float]()
+    restart_all = application.restart_all
 
-    def restart_all() -> list[str]:
-        time.sleep(0.3)  # longer than what was left of the time without changes
+    def restarted() -> list[str]:
+        found = restart_all()  # longer than what was left of the time without changes
         restarted_s.append(time.monotonic())
-        return ["instance-1"]
+        return found
 
     def committed(group: str) -> dict[tuple[str, int], int]:
         is_back = restarted_s and time.monotonic() - restarted_s[0] > 0.2
         return {IN: 2 if is_back else 0}
 
-    monkeypatch.setattr(application, "restart_all", restart_all, raising=False)
+    monkeypatch.setattr(application, "restart_all", restarted)
     monkeypatch.setattr(admin, "committed", committed)
     drained = drain(tmp_path, admin, ["a", "b"], application)
-    drained._pace = replace(drained._pace, timeout_s=5.0)
+    drained._pace = replace(drained._pace, timeout_s=20.0)
     drained._judge = lambda inputs, outputs, is_passed: judge_ids(
         inputs, outputs if admin.committed("g")[IN] else [], matcher("key"), is_passed=is_passed
     )
@@ -178,6 +196,54 @@ def test_drain_with_a_restart_gives_the_new_instances_the_whole_time_again(
         "the application made no progress after the repair, so prove restarted it; instance-1 did "
         "not end within 10 s of SIGTERM"
     ]
+
+
+def test_drain_that_ends_right_after_a_restart_does_not_report_a_stalled_application(
+    tmp_path: Path, quickly: None
+) -> None:
+    """The new instances may still start, and nothing has moved."""
+    drained = drain(tmp_path, Offsets(0), [], application := Instances())
+    drained._pace = replace(drained._pace, timeout_s=1.8, silence_s=1.6)
+    application.stop_timeout_s = 0.3
+    assert waited(drained).restless == "the application never came to rest"
+    assert "within 2 s: prove restarted it only" in drained.notes[1]
+    assert application.restarts == 1
+
+
+def test_drain_without_time_for_a_restart_ends_on_time_without_one(
+    tmp_path: Path, quickly: None
+) -> None:
+    """An instance that hangs would take 10 s beyond the end of the run."""
+    drained = drain(tmp_path, Offsets(0), [], application := Instances())
+    drained._pace = replace(drained._pace, timeout_s=0.5)
+    assert "instance-2 runs, but reads no more inputs" in waited(drained).why
+    assert application.restarts == 0
+
+
+def test_drain_does_not_restart_an_instance_that_still_starts(
+    tmp_path: Path, quickly: None
+) -> None:
+    """The last fault has ended it, and it needs more than half of the time without changes."""
+    drained = drain(tmp_path, Offsets(0), [], application := Instances())
+    drained._pace = replace(drained._pace, timeout_s=3.0, silence_s=1.2, rest_s=1.0)
+    application.stop_timeout_s, application.awake_s = 0.3, time.monotonic()
+    moved_s = time.monotonic() + 0.75
+    drained._admin.groups.committed = lambda group: {IN: 2 * (time.monotonic() > moved_s)}  # type: ignore
+    waited(drained)
+    assert application.restarts == 0 and drained.why == ""
+
+
+def test_drain_of_a_stalled_application_names_the_instance_that_had_its_inputs(
+    tmp_path: Path, quickly: None
+) -> None:
+    drained = drain(tmp_path, Offsets(1), ["a"])
+    at_s = time.monotonic()
+    drained._observed._recent += [
+        Fetched(at_s, "instance-2", *IN, 0, 2),
+        Fetched(at_s, "instance-1", *IN, 1, 2),
+        Fetched(at_s, "instance-2", "in", 1, 0, 2),
+    ]
+    assert "instance-1 runs, but reads no more inputs" in waited(drained).why
 
 
 @pytest.mark.parametrize(("last_try_s", "is_restless"), [(600.0, True), (-10.0, False)])
