@@ -24,6 +24,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from ..wire.batch_builder import Headers
 from ..wire.errors import KafkaError, TransactionAbortable
+from ..wire.record_rows import as_bytes
 from .failures import FORKED, ClientClosed, as_abortable, tell_of_forks
 from .loop_thread import BlockingClient, waiting
 from .produce.delivery import UNSEEN_MAX, Delivery, RecordMetadata
@@ -195,6 +196,16 @@ class BlockingProducer(BlockingClient[Producer]):
         try:
             if within is None:
                 within = self._client.transaction
+            # copies of objects that the caller may change before the loop takes the record
+            if value is not None and type(value) is not bytes:
+                value = as_bytes(value)
+            if key is not None and type(key) is not bytes:
+                key = as_bytes(key)
+            if headers:
+                headers = [
+                    (name, each if each is None or type(each) is bytes else as_bytes(each))
+                    for name, each in headers
+                ]
             size = RECORD_BYTES + (len(value) if value else 0) + (len(key) if key else 0)
             handed = self._handed
             if len(handed) >= HANDED_MAX or self._given_bytes - self._taken_bytes > self._bytes_max:

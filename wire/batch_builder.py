@@ -49,8 +49,6 @@ class BatchBuilder:
         count = self.count
         if count:
             delta = timestamp - self._base_timestamp
-            if timestamp > self._max_timestamp:  # noqa: PLR1730 (a call would cost more)
-                self._max_timestamp = timestamp
         else:
             self._base_timestamp = self._max_timestamp = timestamp
             delta = 0
@@ -80,6 +78,8 @@ class BatchBuilder:
         )
         twice = len(record) << 1
         length = _VARINTS[twice] if twice < _TABLE_SIZE else encode_unsigned_varint(twice)
+        if timestamp > self._max_timestamp:  # noqa: PLR1730 (a call would cost more)
+            self._max_timestamp = timestamp  # only now: the join may have refused the record
         self._chunks += (length, record)
         self.count = count + 1
         self.size_bytes += len(length) + len(record)

@@ -22,7 +22,7 @@ CACHED_MAX = 1 << 14  # for each table below, since lengths are a client's choic
 NO_HEADERS = b"\0"
 LONG_MAX = 2**63 - 1
 BYTES = frozenset({bytes, type(None)})
-BYTES_LIKE = BYTES | {bytearray, memoryview}
+BYTES_LIKE = bytes, bytearray, memoryview
 
 
 class _Table(dict[int, Any]):
@@ -216,15 +216,23 @@ class Rows(SizedRows):
 
 
 def encode_headers(headers: Headers) -> bytes:
-    """Encode the number of headers, and each name and value with its length prefix."""
+    """Encode the number of headers, and each name and value with its length prefix.
+
+    Raises TypeError for a name that is no text, and for a value that is not bytes or None.
+    """
     if not headers:
         return NO_HEADERS
     pieces = [encode_varint(len(headers))]
     for name, value in headers:
-        encoded = name.encode()
-        pieces += (_SIZED[len(encoded)], encoded)
-        content = value if value is None or type(value) is bytes else as_bytes(value)
-        pieces += (b"\x01",) if content is None else (_SIZED[len(content)], content)
+        try:
+            encoded = name.encode()
+        except AttributeError:
+            raise TypeError(f"header names are text, not {type(name).__name__}") from None
+        if value is None:
+            pieces += (_SIZED[len(encoded)], encoded, b"\x01")
+        else:
+            content = value if type(value) is bytes else as_bytes(value)
+            pieces += (_SIZED[len(encoded)], encoded, _SIZED[len(content)], content)
     return b"".join(pieces)
 
 
@@ -252,7 +260,7 @@ def checked_times(timestamps: Iterable[Any]) -> list[int]:
 
 def as_bytes(field: Any) -> bytes:
     """Return a key or value as bytes. Raises TypeError for an object that is not bytes-like."""
-    if not isinstance(field, bytes | bytearray | memoryview):
+    if not isinstance(field, BYTES_LIKE):
         raise TypeError(f"keys and values are bytes or None, not {type(field).__name__}")
     return bytes(field)  # pyright: ignore[reportUnknownArgumentType]
 
@@ -264,9 +272,9 @@ def as_fields(column: Column) -> tuple[Column, bool]:
 
     A memoryview's length is perhaps not counted in bytes, and a bytearray can grow.
     """
-    kinds = set(map(type, column))
-    if not kinds <= BYTES_LIKE:
-        wrong = ", ".join(sorted(kind.__name__ for kind in kinds - BYTES_LIKE))
+    kinds: set[type[Any]] = set(map(type, column))
+    if others := {kind for kind in kinds - BYTES if not issubclass(kind, BYTES_LIKE)}:
+        wrong = ", ".join(sorted(kind.__name__ for kind in others))
         raise TypeError(f"keys and values are bytes or None, not {wrong}")
     if not kinds <= BYTES:
         column = [None if field is None else bytes(field) for field in column]

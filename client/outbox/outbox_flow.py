@@ -17,6 +17,7 @@ from ..dual_write.database import Dialect
 from ..dual_write.flow import Flow
 from ..dual_write.names import NONCE_BYTES
 from ..failures import ClientClosed, IllegalProducerState
+from ..produce.topic_lookup import require_text
 from . import records, table
 
 
@@ -116,8 +117,7 @@ class OutboxFlow(ConnectionFlow):
         self.refuse_forked()
         if not self._is_open:
             raise IllegalProducerState("the block is over")
-        if not isinstance(topic, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"a topic is text, not {type(topic).__name__}")
+        require_text(topic)
         self._number += 1
         self._last_ms = max(self._last_ms, time.time_ns() // 1_000_000)
         text = records.to_text(value, key, partition, timestamp_ms, headers)

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...wire.batch_builder import Headers
 from ...wire.errors import InvalidPartitions
-from ...wire.record_rows import checked_time, encode_headers
+from ...wire.record_rows import as_bytes, checked_time, encode_headers
 
 
 def to_text(
@@ -17,11 +17,14 @@ def to_text(
     timestamp_ms: int | None,
     headers: Headers,
 ) -> str:
-    """Return a record as text. Raises the errors of `Producer.send` for a record that no producer
-    can send, because its row would stop the relay.
+    """Return a record as text.
+
+    Raises the errors of `Producer.send` for a record that no producer can send. The record would
+    stop the relay if it became a row.
     """
     if partition is not None and (partition := index(partition)) < 0:
         raise InvalidPartitions(f"partition {partition}: they begin at 0")
+    headers = headers or ()
     encode_headers(headers)
     fields = {
         "value": _coded(value),
@@ -46,7 +49,7 @@ def of_text(text: str) -> dict[str, Any]:
 
 
 def _coded(content: bytes | None) -> str | None:
-    return None if content is None else base64.b64encode(content).decode()
+    return None if content is None else base64.b64encode(as_bytes(content)).decode()
 
 
 def _decoded(text: str | None) -> bytes | None:

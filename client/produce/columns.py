@@ -35,9 +35,10 @@ IS_LARGE = {"binary": False, "string": False, "large_binary": True, "large_strin
 def as_column(column: Any) -> Column:
     """Return a sequence of bytes and None, also from an Arrow array of binary or text.
 
-    Raises TypeError for other arrays.
+    The sequence is never the caller's list, which may change between two batches. Raises TypeError
+    for other arrays.
     """
-    if isinstance(column, list | tuple):
+    if isinstance(column, tuple):
         return column  # type: ignore[return-value]
     if hasattr(column, "chunks"):
         return [field for chunk in column.chunks for field in as_column(chunk)]
@@ -146,6 +147,8 @@ def _arrays_by_partition(
     """Group arrays by partition with one sort, as `rows_by_partition` does."""
     numpy = vector_library()
     partitions = numpy.asarray(partitions)
+    if partitions.dtype.kind not in "iub":
+        partitions = numpy.array(list(map(index, partitions.tolist())))
     loose = numpy.flatnonzero(partitions == ANYWHERE)
     if 0 < len(loose) < len(partitions):
         partitions = partitions.astype(numpy.int64)  # a copy: the array may be the caller's

@@ -9,6 +9,7 @@ block a producer for hours.
 import contextlib
 import random
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from ...wire.errors import UnknownTopicOrPartition
 from ..cluster_view import ClusterSnapshot, ClusterView, topic_error
@@ -19,6 +20,12 @@ from .partitioner import KeyPartitions, StickyPartitioner
 LOOK_AGAIN_MS = 1_000
 LONG_AGO_MS = -LONG_MAX
 UNKNOWN = int(UnknownTopicOrPartition.code)
+
+
+def require_text(topic: Any) -> None:
+    """Raise TypeError for a topic that is no text."""
+    if not isinstance(topic, str):
+        raise TypeError(f"a topic is text, not {type(topic).__name__}")
 
 
 class KnownTopic:
@@ -80,8 +87,7 @@ class TopicLookup:
 
         Raises TypeError for a topic that is no text, which no metadata would ever contain.
         """
-        if not isinstance(topic, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"a topic is text, not {type(topic).__name__}")
+        require_text(topic)
         since_ms, looked_ms = self._missing.get(topic, (LONG_AGO_MS, LONG_AGO_MS))
         is_missing = now_ms() - since_ms < self._settings.metadata_max_age_ms
         if is_missing and now_ms() - looked_ms < LOOK_AGAIN_MS:

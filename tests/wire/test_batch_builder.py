@@ -1,5 +1,6 @@
 """Test that a batch built record by record equals a batch encoded from a list of records."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -54,3 +55,17 @@ def test_batch_builder_with_each_codec_decodes_to_the_same_records():
         check_crc(batch, 0, header)
         assert (header.compression, header.record_count) == (codec, 3_000)
         assert [r.key for r in decode_batch(batch)] == [b"%d" % i for i in range(3_000)]
+
+
+def test_batch_builder_after_a_refused_record_is_unchanged():
+    """The refused record perhaps has a time far in the future, which would delay retention."""
+    built = []
+    for is_refused in (False, True):
+        builder = BatchBuilder()
+        builder.append(5, None, b"1")
+        if is_refused:
+            with pytest.raises(TypeError):
+                builder.append(2**62, None, b"2", [("name", "text")])  # type: ignore[list-item]
+        builder.append(6, None, b"3")
+        built.append(builder.build())
+    assert built[0] == built[1]

@@ -133,6 +133,26 @@ def test_send_many_accepts_any_bytes_like_key():
     assert len(rows) == 3
 
 
+def test_send_many_encodes_the_columns_of_its_call_even_if_they_change_meanwhile():
+    """Between two batches another task, or the thread of the call, may use the lists again."""
+    values, keys = [b"a", b"b"], [b"k", b"l"]
+    encoded = Rows(list(values), list(keys)).encode(0, 2, 0, 0)
+    ((_, rows),) = rows_by_partition(values, keys, None, 0, None, None, 1 << 20, stick)
+    values[0], keys[1] = b"longer", b""
+    values.pop()
+    assert rows.encode(0, 2, 0, 0) == encoded
+
+
+def test_send_many_accepts_subclasses_of_bytes_as_send_does():
+    class Text(bytes):
+        pass
+
+    ((_, rows),) = rows_by_partition(
+        [Text(b"v"), None], [Text(b"k"), b""], None, 0, 0, None, 1 << 20, stick
+    )
+    assert rows.encode(0, 2, 0, 0) == Rows([b"v", None], [b"k", b""]).encode(0, 2, 0, 0)
+
+
 def test_send_many_with_columns_of_different_lengths_is_refused():
     with pytest.raises(ValueError, match="columns of 2 and 1 records"):
         rows_by_partition([b"", b""], [b""], None, 0, None, KeyPartitions(1), 1 << 20, stick)

@@ -189,3 +189,11 @@ def test_timestamp_column_with_a_negative_number_is_refused(partitions):
     times = np.arange(len(values)) - 1
     with pytest.raises(InvalidTimestamp, match="-1 is negative"):
         rows_by_partition(values, None, None, times, partitions, None, BATCH_BYTES, sticking())
+
+
+@pytest.mark.parametrize("partition", [0.5, 0.0, "0", None])
+def test_partition_column_with_another_object_than_a_whole_number_is_refused(partition):
+    values = column([b"v"] * 2 * ENOUGH, 0, "binary")
+    partitions = [-1, partition] * ENOUGH
+    with pytest.raises(TypeError):
+        rows_by_partition(values, None, None, 5, partitions, None, BATCH_BYTES, sticking())

@@ -168,6 +168,20 @@ async def test_send_of_other_objects_than_bytes_is_refused(leader: Leader, field
         assert not producer._batches
 
 
+def test_blocking_send_takes_the_bytes_that_the_caller_changes_afterwards(leader: Leader) -> None:
+    """The event loop encodes the record later, in its own thread."""
+    field: Any = bytearray(b"ab")
+    headers: list[Any] = [("name", bytearray(b"ab"))]
+    expected = "t", b"ab", b"ab", None, None, [("name", b"ab")]
+    with BlockingProducer(leader.view) as producer:
+        producer._is_awake = True  # the loop takes the record at the next call that waits
+        delivery = producer.send("t", field, key=field, headers=headers)
+        field[:], headers[0][1][:] = b"cd", b"cd"
+        headers.append(("another", bytearray()))
+        assert delivery.record == expected
+        assert delivery.result(timeout_s=5).offset == 0
+
+
 @pytest.mark.parametrize("topic", [b"t", 5, None, ("t",)])
 async def test_send_to_a_topic_that_is_no_text_is_refused_without_a_request(
     leader: Leader, topic: Any
