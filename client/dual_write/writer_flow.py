@@ -176,6 +176,7 @@ class WriterFlow(ConnectionFlow):
         """Pass an event to the protocol, and execute effects until the application has to act."""
         if self._is_closed:  # the close has ended the transaction in Kafka
             yield from self._roll_back()
+            yield from self._close_connection()  # SQLite refused this to another thread
         self._refuse_closed()
         return (yield from self._carry_out(self._protocol.step(event)))
 

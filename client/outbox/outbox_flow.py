@@ -76,6 +76,8 @@ class OutboxFlow(ConnectionFlow):
     def _block_failed(self) -> Flow[None]:
         self._is_open = False
         yield from self._roll_back()
+        if self._generation is None:  # closed by another thread, which SQLite refuses
+            yield from self._close_connection()
         self._must_end = False
 
     def _block_done(self) -> Flow[None]:

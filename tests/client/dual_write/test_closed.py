@@ -44,6 +44,7 @@ def test_block_whose_writer_another_thread_closed_is_rolled_back(
         if error is ZeroDivisionError:
             raise ZeroDivisionError
     assert_unlocked(tmp_path)
+    assert (writer.connection is None) != is_given
     assert rows.rows() == []
 
 

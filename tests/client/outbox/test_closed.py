@@ -3,6 +3,7 @@
 import sqlite3
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -79,3 +80,14 @@ def test_outbox_block_whose_writer_was_closed_meanwhile_holds_no_lock_of_its_own
     with BlockingOutboxWriter("outbox", rows.connect) as other, other.transaction() as block:
         block.execute(rows.insert, (2, 5))
     assert rows.rows() == [2]
+
+
+def test_outbox_writer_closed_during_a_block_starts_again_in_another_thread(rows: Ledger) -> None:
+    outbox = BlockingOutboxWriter("outbox", rows.connect)
+    outbox.start()
+    with pytest.raises(ClientClosed), outbox.transaction():
+        close_elsewhere(outbox)
+    assert outbox.connection is None
+    with ThreadPoolExecutor() as another:
+        another.submit(outbox.start).result()
+        another.submit(outbox.close).result()
