@@ -144,6 +144,7 @@ class BlockingProducer(BlockingClient[Producer]):
     def __init__(self, source: Source | None = None, /, **keywords: Any) -> None:
         client = Producer(source, **keywords)
         self._bytes_max: int = client.settings.buffer_memory
+        self._is_transactional = client.settings.transactional_id is not None
         self._handed: deque[HandedDelivery | Callable[[], object]] = deque()
         # the first counts records given by senders, the second those taken by the loop
         self._given_bytes = self._taken_bytes = 0
@@ -191,7 +192,8 @@ class BlockingProducer(BlockingClient[Producer]):
         within: the `transaction` of the record, by default the open one. If another thread ends
         that transaction before the event loop takes the record, the record is refused, and the next
         transaction is not affected. If the call is interrupted, the commit raises
-        TransactionAbortable.
+        TransactionAbortable. With a transactional id and without a transaction the call raises
+        IllegalProducerState.
         """
         try:
             if within is None:
@@ -212,6 +214,8 @@ class BlockingProducer(BlockingClient[Producer]):
                 self._wait_for_room()
             if self._is_closed:
                 raise self._why_closed()
+            if within is None and self._is_transactional:
+                self._client.require_transaction()
             record = (topic, value, key, partition, timestamp_ms, headers)
             delivery = HandedDelivery(self, record, size, within)
             handed.append(delivery)
@@ -387,7 +391,7 @@ class BlockingProducer(BlockingClient[Producer]):
         finally:
             self._is_closed = True
             self._thread.close()
-        if self._client.settings.transactional_id is None:
+        if not self._is_transactional:
             self._raise_refused()
 
     init_transactions = waiting(Producer.init_transactions)

@@ -105,7 +105,12 @@ class Consumer:
         on_revoked: Callback | None = None,
         on_lost: Callback | None = None,
     ) -> None:
-        """Subscribe as a member of the group to topics, and to topics that match an RE2 pattern."""
+        """Subscribe as a member of the group to topics, and to topics that match an RE2 pattern.
+
+        Raises TypeError if `topics` is one text, each character of which would be a topic.
+        """
+        if isinstance(topics, str):
+            raise TypeError(f"topics are a list of names, not text: subscribe([{topics!r}])")
         listener = RebalanceListener(on_assigned, on_revoked, on_lost)
         self._require_group().subscribe(tuple(sorted(set(topics))), pattern, listener)
 

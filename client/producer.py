@@ -43,7 +43,7 @@ from .produce.topic_lookup import TopicLookup
 from .retries import now_ms
 from .settings import producer_settings
 from .transactions.prepared import PreparedTransaction, complete
-from .transactions.producer_state import ProducerIdentity, ProducerState
+from .transactions.producer_state import Call, ProducerIdentity, ProducerState
 from .transactions.requests import TransactionRequests
 from .transactions.session import TransactionSession
 from .view_source import Source, open_view, split_source
@@ -365,6 +365,10 @@ class Producer:
         """Raise IllegalProducerState if the transaction of this token is over."""
         if self._session is not None:
             self._session.require_same(transaction)
+
+    def require_transaction(self) -> None:
+        """Raise as `send` does when no transaction is open. The producer has a transactional id."""
+        self._transactional.identity.require(Call.SEND)
 
     @property
     def _transactional(self) -> TransactionSession:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from oncelog.client import BlockingAdmin, BlockingProducer, blocking_producer, loop_thread
+from oncelog.client.failures import ClientClosed, IllegalProducerState
 from oncelog.wire.errors import KafkaError
 
 from ..interruptions import interrupted
@@ -119,3 +120,22 @@ def test_close_after_an_interrupted_second_prepare_keeps_the_prepared_transactio
         assert admin.transactions.list_transactions(prefix=topic, states=["Ongoing"])
         with BlockingProducer(bootstrap) as other:
             other.complete(token, commit=True)
+
+
+def test_send_outside_of_a_transaction_raises_and_loses_no_record_silently(
+    bootstrap: str, topic: str
+) -> None:
+    """Nothing else would report the error: the next begin clears the errors of records."""
+    with BlockingProducer(bootstrap, transactional_id=topic) as producer:
+        with pytest.raises(IllegalProducerState, match="UNINITIALIZED"):
+            producer.send(topic, b"1")
+        producer.init_transactions()
+        with pytest.raises(IllegalProducerState, match="READY"):
+            producer.send(topic, b"2")
+        producer.begin_transaction()
+        producer.send(topic, b"3")
+        producer.commit_transaction()
+        with pytest.raises(IllegalProducerState, match="READY"):
+            producer.send(topic, b"4")
+    with pytest.raises(ClientClosed):
+        producer.send(topic, b"5")

@@ -2,6 +2,7 @@
 
 import pytest
 
+from oncelog.client import BlockingConsumer
 from oncelog.client.settings import CONSUMER, PRODUCER, consumer_settings, producer_settings
 
 
@@ -82,3 +83,12 @@ def test_setting_with_a_list_is_parsed_from_comma_separated_text():
     assert s.partition_assignment_strategy == ("range", "sticky")
     with pytest.raises(AttributeError, match="nonsense"):
         _ = s.nonsense
+
+
+def test_subscribe_with_one_text_instead_of_a_list_is_refused():
+    """Each character of the text would be a topic, and no poll would return a record."""
+    with (
+        BlockingConsumer("127.0.0.1:1", group_id="g") as consumer,
+        pytest.raises(TypeError, match=r"subscribe\(\['orders'\]\)"),
+    ):
+        consumer.subscribe("orders")
