@@ -215,7 +215,7 @@ async def _telling_obstacles(producer: "Producer") -> AsyncIterator[None]:
             await asyncio.sleep(OBSTACLE_S)
             words = str(producer.obstacle or "")
             if words and words != told:
-                say(f"records are not acknowledged yet, and are sent again: {words}")
+                say(f"records are not acknowledged yet, and are tried again: {words}")
             told = words
 
     telling = asyncio.create_task(tell_again())

@@ -303,8 +303,11 @@ class Producer:
 
     @property
     def obstacle(self) -> KafkaError | None:
-        """The error that causes the current retries of a batch, or None without retries."""
-        return self._batches.obstacle
+        """The error that causes the current retries of a batch, or of the search for a topic.
+
+        It is None without retries.
+        """
+        return self._batches.obstacle or self._lookup.obstacle
 
     async def flush(self) -> None:
         """Return when the outcome of every sent record is known.

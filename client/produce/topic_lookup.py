@@ -6,12 +6,11 @@ refused without this wait, after at most one request of metadata. Otherwise a mi
 block a producer for hours.
 """
 
-import contextlib
 import random
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ...wire.errors import UnknownTopicOrPartition
+from ...wire.errors import KafkaError, UnknownTopicOrPartition
 from ..cluster_view import ClusterSnapshot, ClusterView, topic_error
 from ..retries import now_ms
 from ..settings import LONG_MAX, Settings
@@ -61,6 +60,7 @@ class TopicLookup:
         self._view, self._settings = view, settings
         self.topics: dict[str, KnownTopic] = {}
         self._missing: dict[str, tuple[int, int]] = {}  # missing since, last refreshed
+        self.obstacle: KafkaError | None = None  # the reason why a record waits now
 
     def known(self, topic: str) -> KnownTopic | None:
         """Return the topic from the view's current snapshot, or None if it is unknown."""
@@ -94,15 +94,24 @@ class TopicLookup:
             raise topic_error(topic, UNKNOWN)
 
         async def attempt() -> bool:
-            code = (await self._view.refresh([topic])).topic_errors.get(topic, 0)
+            try:
+                code = (await self._view.refresh([topic])).topic_errors.get(topic, 0)
+            except KafkaError as problem:
+                self.obstacle = problem
+                raise
+            self.obstacle = topic_error(topic, code) if code else None
             if code and not (code == UNKNOWN and is_missing):
                 raise topic_error(topic, code)
             return not code
 
         limit_ms = self._settings.max_block_ms
-        with contextlib.suppress(UnknownTopicOrPartition):
+        try:
             if await self._view.retrying(attempt, timeout_ms=limit_ms, topics=[topic]):
                 self._missing.pop(topic, None)
                 return
+        except UnknownTopicOrPartition:
+            pass
+        finally:
+            self.obstacle = None
         self._missing[topic] = since_ms if is_missing else now_ms(), now_ms()
         raise topic_error(topic, UNKNOWN)

@@ -28,6 +28,8 @@ from oncelog.wire.errors import (
 )
 from oncelog.wire.messages.produce import ProducedPartition
 
+from ...awaiting import until
+
 NOWHERE = "127.0.0.1:1"
 REFUSED = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
@@ -267,6 +269,26 @@ async def test_send_to_a_mistyped_topic_blocks_only_the_first_record(
         monkeypatch.setattr(topic_lookup, "LOOK_AGAIN_MS", 0)
         leader.add("typo")
         await (await producer.send("typo", b"made since"))
+
+
+async def test_producer_names_the_obstacle_while_a_record_waits_for_its_topic(
+    leader: Leader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Producer(leader.view, linger_ms=0) as producer:
+        assert producer.obstacle is None
+        sending = asyncio.create_task(producer.send("typo", b""))
+        await until(lambda: isinstance(producer.obstacle, UnknownTopicOrPartition))
+        refresh = leader.view.refresh
+
+        async def silent(topics: Any = None) -> Any:
+            raise NetworkException("no broker answers")
+
+        monkeypatch.setattr(leader.view, "refresh", silent)
+        await until(lambda: isinstance(producer.obstacle, NetworkException))
+        monkeypatch.setattr(leader.view, "refresh", refresh)
+        leader.add("typo")
+        await (await sending)
+        assert producer.obstacle is None
 
 
 async def test_send_to_a_silent_cluster_waits_max_block_ms_for_a_topic_that_was_missing_at_first(
