@@ -62,6 +62,14 @@ def test_client_page_column_example_sends_and_reads_all_records(running: Cluster
     assert sum(each.record_count for each in names["ranges"]) == len(values)
 
 
+def test_client_page_first_program_prints_the_record_that_it_wrote(running: Cluster) -> None:
+    first = block("docs/client.md", "asyncio.run(", {"127.0.0.1:9092": running.bootstrap})
+    done = subprocess.run(
+        [sys.executable, "-c", first.text], capture_output=True, timeout=60, check=True, text=True
+    )
+    assert done.stdout == "b'world' b'hello'\n"
+
+
 def test_client_page_login_example_creates_a_consumer(tmp_path: Path, monkeypatch) -> None:
     trustme.CA().cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     monkeypatch.chdir(tmp_path)
