@@ -256,6 +256,12 @@ def require_program(command: Sequence[str]) -> None:
     """Raise Failure when the program does not exist."""
     if not command:
         raise Failure("Say what to run: oncelog prove ... -- COMMAND", exit_code=2)
+    if command[0].startswith("-"):
+        raise Failure(
+            f"There is no option {command[0]}. `oncelog help prove` lists the options; the command "
+            "of the application follows after --.",
+            exit_code=2,
+        )
     if shutil.which(command[0]) is None:
         raise Failure(f"There is no program {command[0]!r} to run.", exit_code=2)
 

@@ -127,7 +127,11 @@ def test_application_restart_returns_the_instances_that_did_not_end_by_sigterm(
 
 
 def test_application_command_that_cannot_be_run_is_refused(tmp_path: Path) -> None:
-    for command, words in (([], "Say what to run"), (["no-such-program"], "no program")):
+    for command, words in (
+        ([], "Say what to run"),
+        (["no-such-program"], "no program"),
+        (["--secnods", "9"], "no option --secnods"),
+    ):
         with pytest.raises(Failure, match=words):
             application(command, tmp_path)
     with pytest.raises(Failure, match="process of its own"):
