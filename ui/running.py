@@ -1,4 +1,8 @@
-"""The process of `oncelog ui`, which observes, serves, and ends on a signal."""
+"""The process of `oncelog ui`, which observes, serves, and ends on a signal.
+
+Functions that serve import the modules with packages of the extra `ui` themselves. `oncelog top`,
+`events` and `metrics` only observe, and work without these packages.
+"""
 
 import asyncio
 import contextlib
@@ -29,9 +33,6 @@ from .faults.load import Load
 from .faults.own_faults import do_fault
 from .observer import Observer
 from .web.access import PageAccess
-from .web.app import application
-from .web.run_site import run_application
-from .web.server import HOST, listening_socket, serve
 from .web.site import Site
 
 FIRST_LINE = "oncelog ui: "
@@ -132,6 +133,9 @@ async def run_page(
     The first line of stdout is the address, with its token. can_write: allow aborts of
     transactions. can_harm: allow faults, if the cluster is on this machine.
     """
+    from .web.app import application
+    from .web.server import listening_socket, serve
+
     sock = listening_socket(port)
     access = PageAccess(sock.getsockname()[1])
     observer = observing(watched)
@@ -155,6 +159,9 @@ async def run_report_page(
     report: RunReport, folder: str, *, port: int | None, opens_browser: bool
 ) -> None:
     """Serve the report of a run until a signal. The first line of stdout is the address."""
+    from .web.run_site import run_application
+    from .web.server import listening_socket, serve
+
     sock = listening_socket(port)
     try:
         access = PageAccess(sock.getsockname()[1])
@@ -167,6 +174,8 @@ async def run_report_page(
 @contextlib.contextmanager
 def _telling(access: PageAccess, *, opens_browser: bool) -> Iterator[Callable[[], None]]:
     """Yield a function that prints the page's address, and opens a browser if `opens_browser`."""
+    from .web.server import HOST
+
     url = f"http://{HOST}:{access.port}/?token={access.token}"
     with contextlib.ExitStack() as stack:
 
