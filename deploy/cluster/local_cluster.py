@@ -257,7 +257,7 @@ class Cluster:
         """Start a stopped node. Return the node's id when the node serves."""
         node_id = self.resolve(target, states=("down",))
         if self.node(node_id).find(thorough=True) is not None:
-            raise Failure(f"Node {node_id} runs already. See: oncelog ps")
+            raise Failure(f"Node {node_id} is already running. See: oncelog ps")
         ports.require_free([self.file.entry(node_id).port])
         self._start([node_id])
         return node_id

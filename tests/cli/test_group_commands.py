@@ -1,5 +1,6 @@
 """Test options of `oncelog group`, interrupted commands, and the parsing of assignments."""
 
+import os
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -99,6 +100,21 @@ def test_command_interrupted_while_a_dataclass_is_made_exits_with_130(tmp_path: 
     )
     command = [sys.executable, "-m", "interrupted"]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
+    assert (ended.returncode, ended.stderr) == (130, b"oncelog: interrupted\n")
+
+
+def test_command_interrupted_while_it_is_imported_exits_with_130(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import signal, sys\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'cyclopts':\n"
+        "            signal.raise_signal(signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Finder())"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    command = [sys.executable, "-m", "oncelog.cli", "help"]
+    ended = subprocess.run(command, env=environment, capture_output=True, check=False)
     assert (ended.returncode, ended.stderr) == (130, b"oncelog: interrupted\n")
 
 

@@ -61,7 +61,7 @@ def test_killed_node_has_no_process_and_its_port_refuses_connections(whole):
         whole.kill(leader)
     whole.start(leader)
     assert whole.node(leader).owns_its_port(whole.node(leader).find().pid)
-    with pytest.raises(Failure, match="runs already"):
+    with pytest.raises(Failure, match="is already running"):
         whole.start(leader)
 
 
