@@ -6,13 +6,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
 from ..deploy.cluster.failure import Failure
 from ..deploy.cluster.lookup import DEFAULT_DATA, ClusterChoice
-from ..deploy.cluster.terminal import tell
+from ..deploy.cluster.terminal import say, tell
+
+if TYPE_CHECKING:
+    from ..client.cluster_view import PartialList
 
 EARLIEST, LATEST = -2, -1  # of client.admin, whose import takes time
 
@@ -127,6 +130,16 @@ def print_report(fields: Mapping[str, Any], lines: Iterable[str], output: str) -
     else:
         for line in lines:
             tell(line)
+
+
+def say_missing(found: "PartialList[Any]", items: str) -> int:
+    """Name the nodes that do not answer, whose `items` may be missing from a list.
+
+    Return the command's exit code, which is 0 if all nodes have answered, else 1.
+    """
+    for node_id, problem in found.errors.items():
+        say(f"node {node_id} does not answer, so some {items} may be missing: {problem}")
+    return 1 if found.errors else 0
 
 
 def require(extra: str, *modules: str) -> None:

@@ -17,6 +17,7 @@ from .common import (
     Query,
     add_family,
     headings,
+    say_missing,
 )
 from .records.places import TIMES, time_ms
 
@@ -43,12 +44,14 @@ def register(app: App) -> None:
 def list_groups(
     *,
     query: Query = QUERY,
-) -> None:
+) -> int:
     """List the groups with state, type (classic, consumer, ...), and the node that coordinates
     them.
+
+    The exit code is 1 if a node does not answer.
     """
     with query.admin() as admin:
-        found = admin.groups.list_groups()
+        found = admin.groups.list_groups(needs_all_brokers=False)
     rows = [
         {
             "group": group.group_id,
@@ -60,6 +63,7 @@ def list_groups(
         for group in found
     ]
     show(rows, query.format, columns=GROUP_COLUMNS, optional=GROUP_OPTIONAL)
+    return say_missing(found, "groups")
 
 
 def describe(

@@ -159,7 +159,7 @@ def _look_at(group: str, seconds: float, cluster: ClusterOptions) -> int:
 def _look(admin: "BlockingAdmin", group: str) -> "GroupLook":
     from ..proof.prove.group_view import GroupLook
 
-    listed = admin.transactions.list_transactions(states=("Ongoing",))
+    listed = admin.transactions.list_transactions(states=("Ongoing",), needs_all_brokers=False)
     known = admin.transactions.describe_listed(listed[:DESCRIBED_MAX])
     offsets = admin.groups.committed(group)
     return GroupLook(

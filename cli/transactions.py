@@ -23,6 +23,7 @@ from .common import (
     add_family,
     headings,
     print_report,
+    say_missing,
 )
 
 if TYPE_CHECKING:
@@ -93,10 +94,15 @@ def list_transactions(
         ),
     ] = None,
     query: Query = QUERY,
-) -> None:
-    """List the transactional ids with coordinator, state, and age of open transactions."""
+) -> int:
+    """List the transactional ids with coordinator, state, and age of open transactions.
+
+    The exit code is 1 if a node does not answer.
+    """
     with query.admin() as admin:
-        listed = admin.transactions.list_transactions(prefix=prefix, states=state or ())
+        listed = admin.transactions.list_transactions(
+            prefix=prefix, states=state or (), needs_all_brokers=False
+        )
         described = admin.transactions.describe_listed(listed[:DESCRIBED_MAX])
     rows: list[dict[str, Any]] = []
     for each in listed:
@@ -115,6 +121,7 @@ def list_transactions(
             }
         )
     show(rows, query.format, columns=LISTING_COLUMNS, optional=LISTING_OPTIONAL)
+    return say_missing(listed, "transactional ids")
 
 
 def describe(
@@ -199,11 +206,12 @@ def abort(
         str | None, Parameter(help="Abort all open transactions whose ids have this prefix.")
     ] = None,
     query: Query = QUERY,
-) -> None:
+) -> int:
     """Abort transactions by id or prefix and fence their producers, or abort a hanging transaction.
 
     A transaction that a Spark sink has decided to commit is not aborted. A restart of its query
-    commits it. Transactions of dual writes are left to `oncelog txn check-back`.
+    commits it. Transactions of dual writes are left to `oncelog txn check-back`. With --prefix, the
+    exit code is 1 if a node does not answer.
     """
     from ..deploy.inspect import abort_transactions
 
@@ -217,7 +225,8 @@ def abort(
     if prefix is not None:
         rows = abort_transactions.abort_prefix(query, prefix)
         show(rows, query.format, columns=ABORTED_COLUMNS)
-    elif name is not None:
+        return say_missing(rows, "transactions")
+    if name is not None:
         say(f"{name}: {abort_transactions.abort_id(query, name)}")
     else:
         assert partition is not None and producer_id is not None
@@ -227,6 +236,7 @@ def abort(
         say(
             f"{partition}: aborted the transaction of producer {producer_id} from offset {since} on"
         )
+    return 0
 
 
 def explain(

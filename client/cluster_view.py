@@ -8,9 +8,8 @@ caller's deadline.
 """
 
 import asyncio
-import contextlib
 import random
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -102,6 +101,16 @@ class ClusterSnapshot:
             for numbers in self._numbers.values():
                 numbers.sort()
         return [self.partitions[topic, number] for number in self._numbers.get(topic, ())]
+
+
+class PartialList(list[T]):
+    """A list from the brokers that answered. `errors` has the errors of the others by node id."""
+
+    def __init__(
+        self, items: Iterable[T] = (), errors: Mapping[int, KafkaError] | None = None
+    ) -> None:
+        super().__init__(items)
+        self.errors = dict(errors or {})
 
 
 class ClusterView:
@@ -356,16 +365,22 @@ class ClusterView:
 
     async def ask_all(
         self, api_key: int, values: dict[str, Any], skipped: tuple[type[KafkaError], ...] = ()
-    ) -> list[tuple[int, Any]]:
+    ) -> PartialList[tuple[int, Any]]:
         """Send a request to each live broker, and return pairs (node id, answer).
 
-        A broker whose call raises an error of a class in `skipped` is left out.
+        A broker whose call raises an error of a class in `skipped` is left out, unless no broker
+        answers. A killed broker of oncelog is among the live brokers for 15 s more.
         """
         await self.refresh([])
-        answers: list[tuple[int, Any]] = []
+        answers: PartialList[tuple[int, Any]] = PartialList()
         for node_id in list(self.snapshot.brokers):
-            with contextlib.suppress(*skipped):
+            try:
                 answers.append((node_id, await (await self.broker(node_id)).call(api_key, values)))
+            except skipped as problem:
+                answers.errors[node_id] = problem
+        if not answers:
+            for problem in answers.errors.values():
+                raise problem
         return answers
 
     async def retrying(

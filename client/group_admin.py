@@ -11,10 +11,11 @@ from typing import Any, TypeVar
 from ..wire.errors import ErrorCode, error_for
 from ..wire.identifiers import TopicPartition
 from .by_topic import COMMIT_BY_NAME_NEWEST, committed_by_topic, entries_by_topic
-from .cluster_view import ClusterView
+from .cluster_view import ClusterView, PartialList
 from .committed_offsets import fetch_committed
 from .connection import BrokerConnection
 from .coordinator_lookup import find_coordinator, raise_code, raise_error_of
+from .failures import UNREACHABLE
 from .group_metadata import OffsetAndMetadata, with_metadata
 from .groups.descriptions import (
     LIST_GROUPS,
@@ -37,15 +38,20 @@ class GroupAdmin:
     def __init__(self, view: ClusterView, *, timeout_ms: int = 15_000) -> None:
         self.view, self.timeout_ms = view, timeout_ms
 
-    async def list_groups(self) -> list[GroupListing]:
-        """List all groups of the cluster, sorted by name."""
+    async def list_groups(self, *, needs_all_brokers: bool = True) -> PartialList[GroupListing]:
+        """List all groups of the cluster, sorted by name.
 
-        async def attempt() -> list[GroupListing]:
-            answers = await self.view.ask_all(LIST_GROUPS, {"states_filter": []})
+        An unreachable broker is asked until the deadline. Unless all brokers are needed, it is left
+        out immediately, and the list's `errors` has its error.
+        """
+
+        async def attempt() -> PartialList[GroupListing]:
+            skipped = () if needs_all_brokers else UNREACHABLE
+            answers = await self.view.ask_all(LIST_GROUPS, {"states_filter": []}, skipped)
             found = {
                 g.group_id: g for node_id, answer in answers for g in listings(answer, node_id)
             }
-            return [found[group_id] for group_id in sorted(found)]
+            return PartialList((found[group_id] for group_id in sorted(found)), answers.errors)
 
         return await self.view.retrying(attempt, timeout_ms=self.timeout_ms)
 

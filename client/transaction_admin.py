@@ -18,7 +18,7 @@ from typing import Any
 from ..wire.errors import KafkaError, TransactionalIdNotFound
 from ..wire.identifiers import Identity, TopicPartition
 from .by_topic import entries_by_topic
-from .cluster_view import ClusterView
+from .cluster_view import ClusterView, PartialList
 from .connection import BrokerConnection
 from .coordinator_lookup import TRANSACTION, find_coordinator, raise_error_of
 from .failures import UNREACHABLE
@@ -92,21 +92,20 @@ class TransactionAdmin:
         states: Iterable[str] = (),
         producer_ids: Iterable[int] = (),
         needs_all_brokers: bool = True,
-    ) -> list[TransactionListing]:
+    ) -> PartialList[TransactionListing]:
         """List all transactional ids that pass the filters, by name.
 
-        An unreachable broker is asked until the deadline, or left out immediately unless all
-        brokers are needed, because a dead broker stays listed for a while.
+        An unreachable broker is asked until the deadline, or until other brokers have listed all of
+        `producer_ids`, each of which has one transactional id. Unless all brokers are needed, the
+        unreachable broker is left out immediately, and the list's `errors` has its error.
         """
-        values: dict[str, Any] = {
-            "state_filters": list(states),
-            "producer_id_filters": list(producer_ids),
-        }
+        wanted = list(producer_ids)
+        values: dict[str, Any] = {"state_filters": list(states), "producer_id_filters": wanted}
 
-        async def attempt() -> list[TransactionListing]:
+        async def attempt() -> PartialList[TransactionListing]:
             found: dict[str, TransactionListing] = {}
-            skipped = () if needs_all_brokers else UNREACHABLE
-            for node_id, answer in await self.view.ask_all(LIST_TRANSACTIONS, values, skipped):
+            answers = await self.view.ask_all(LIST_TRANSACTIONS, values, UNREACHABLE)
+            for node_id, answer in answers:
                 raise_error_of(answer)
                 for each in answer.transaction_states:
                     name = each.transactional_id
@@ -114,7 +113,11 @@ class TransactionAdmin:
                         found[name] = TransactionListing(
                             name, node_id, each.producer_id, each.transaction_state
                         )
-            return [found[name] for name in sorted(found)]
+            are_found = wanted and {each.producer_id for each in found.values()}.issuperset(wanted)
+            if needs_all_brokers and not are_found:
+                for problem in answers.errors.values():
+                    raise problem
+            return PartialList((found[name] for name in sorted(found)), answers.errors)
 
         return await self.view.retrying(attempt, timeout_ms=self.timeout_ms)
 

@@ -292,10 +292,13 @@ class Observer:
         return {key: each for key, each in found.items() if each}
 
     async def _groups(self) -> Changes:
-        listed = await self.admin.groups.list_groups()
+        listed = await self.admin.groups.list_groups(needs_all_brokers=False)
         found = await self.admin.groups.describe_listed(listed)
+        known = self.facts.groups.items()
+        kept = {name: each for name, each in known if each.coordinator in listed.errors}
         return {
-            "groups": {
+            "groups": kept
+            | {
                 each.group_id: ObservedGroup(
                     name=each.group_id,
                     coordinator=each.coordinator,

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
+from ...client.cluster_view import PartialList
 from ...client.dual_write.names import writer_of
 from ...wire.identifiers import TopicPartition
 from ...wire.printable import printable
@@ -56,14 +57,17 @@ def abort_id(cluster: ClusterChoice, name: str) -> str:
     return f"{had}; the new session has epoch {epoch}, an older producer is fenced"
 
 
-def abort_prefix(cluster: ClusterChoice, prefix: str) -> list[dict[str, Any]]:
+def abort_prefix(cluster: ClusterChoice, prefix: str) -> PartialList[dict[str, Any]]:
     """Abort the open transactions of all transactional ids with this prefix.
 
-    Returns a row (id, outcome, reason) for each. Transactions of dual writes are kept.
+    Returns a row (id, outcome, reason) for each. Transactions of dual writes are kept, and so are
+    those that only an unreachable broker knows.
     """
     rows: list[dict[str, Any]] = []
     with cluster.admin() as admin:
-        listed = admin.transactions.list_transactions(prefix=prefix, states=["Ongoing"])
+        listed = admin.transactions.list_transactions(
+            prefix=prefix, states=["Ongoing"], needs_all_brokers=False
+        )
         names = [each.transactional_id for each in listed]
         for name in names:
             if writer_of(name) is not None:
@@ -74,7 +78,7 @@ def abort_prefix(cluster: ClusterChoice, prefix: str) -> list[dict[str, Any]]:
                 rows.append({"id": name, "outcome": "aborted", "reason": reason})
     if any(name.startswith(SINKS) for name in names):
         rows += _of_sinks(cluster, "--prefix", prefix)
-    return sorted(rows, key=lambda row: row["id"])
+    return PartialList(sorted(rows, key=lambda row: row["id"]), listed.errors)
 
 
 async def abort_hanging(admin: "Admin", key: TopicPartition, producer_id: int) -> int:

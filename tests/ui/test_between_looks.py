@@ -2,16 +2,20 @@
 
 import asyncio
 import time
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from oncelog.client.cluster_view import PartialList
+from oncelog.client.group_admin import GroupAdmin
+from oncelog.client.groups.descriptions import GroupListing
 from oncelog.deploy.cluster.failure import Failure
 from oncelog.deploy.inspect.explain import PartitionTransaction
 from oncelog.deploy.inspect.transaction_facts import holders, without_ended
-from oncelog.wire.errors import ClusterAuthorizationFailed
+from oncelog.wire.errors import ClusterAuthorizationFailed, NetworkException
 from oncelog.wire.identifiers import TopicPartition
 
 from ..awaiting import until
@@ -20,7 +24,7 @@ pytest.importorskip("uvicorn", reason="the extra ui is not installed")
 from oncelog.ui.facts import ObservedOffsets
 from oncelog.ui.observer import Observer
 
-from .known_facts import facts, partition
+from .known_facts import facts, group, partition
 from .sites import open_site
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
@@ -72,6 +76,26 @@ async def test_observer_request_that_fails_is_repeated(problem: Exception):
         await until(lambda: "doctor" in observer.facts.as_of_ms)
     finally:
         await observer.close()
+
+
+async def test_observer_keeps_the_groups_of_a_broker_that_does_not_answer() -> None:
+    class Groups:
+        async def list_groups(self, *, needs_all_brokers: bool) -> PartialList[GroupListing]:
+            assert not needs_all_brokers
+            moved = GroupListing("moved", "consumer", "Empty", 1, "classic")
+            return PartialList([moved], {2: NetworkException("node 2 cannot be reached")})
+
+        async def describe_listed(self, listed: Iterable[GroupListing]) -> dict[str, Any]:
+            return {each.group_id: (None, {}) for each in listed}
+
+    observer = Observer({"bootstrap.servers": "127.0.0.1:1"})
+    observer.admin.groups = cast(GroupAdmin, Groups())
+    coordinators = {"moved": 2, "silent": 2, "deleted": 1}
+    known = {name: group(name, coordinator=node_id) for name, node_id in coordinators.items()}
+    observer.facts = replace(observer.facts, groups=known)
+    found = (await observer._groups())["groups"]  # type: ignore[attr-defined]
+    assert {name: each.coordinator for name, each in found.items()} == {"moved": 1, "silent": 2}
+    await observer.close()
 
 
 async def test_observer_with_a_refused_part_ends_the_wait_for_changes() -> None:
