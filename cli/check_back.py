@@ -65,12 +65,18 @@ async def _run(
     *,
     is_once: bool,
 ) -> int:
+    from ..client.admin import Admin
     from ..client.dual_write.check_back_service import CheckBack
     from ..client.dual_write.resolvers import resolver_of
+    from ..deploy.cluster.silence import tell_silence
 
     resolver = resolver_of(url)
     try:
         async with query.view() as view:
+            if is_once:
+                tell_silence(Admin(view))
+            else:  # tries again for ever
+                view.on_silence = say
             check_back = CheckBack(
                 view, resolver, older_than_ms=round(older_than_s * 1000), writer=writer
             )

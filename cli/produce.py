@@ -16,6 +16,7 @@ from .common import DEFAULT_CLUSTER, ClusterOptions, Registry, pairs, registry_u
 from .records.encoders import Encode, Encoder, encoder
 
 if TYPE_CHECKING:
+    from ..client.cluster_view import ClusterView
     from ..client.producer import Producer
     from .records.json_lines import NewRecord
     from .records.registry import Part
@@ -90,7 +91,9 @@ async def produce(
     """Send lines of stdin or of files as records, each exactly once unless --acks is 1 or 0."""
     import asyncio
 
+    from ..client.admin import Admin
     from ..client.producer import Producer
+    from ..deploy.cluster.silence import tell_silence
 
     name, where = _place(topic, partition)
     if sum((json, whole, key_separator is not None)) > 1:
@@ -110,8 +113,9 @@ async def produce(
     async with (
         cluster.view() as view,
         Producer(view, acks=acks, compression_type=compression) as producer,
-        _telling_obstacles(producer),
+        _telling_obstacles(view, producer),
     ):
+        tell_silence(Admin(view, timeout_ms=producer.settings.max_block_ms))
         for source in sources:
             chunks = _whole(source) if whole else _lines(source)
             while (lines := await _next(chunks)) is not None:
@@ -205,15 +209,18 @@ class _Common:
 
 
 @asynccontextmanager
-async def _telling_obstacles(producer: "Producer") -> AsyncIterator[None]:
-    """Print during the block why records are not acknowledged, whenever the reason changes."""
+async def _telling_obstacles(view: "ClusterView", producer: "Producer") -> AsyncIterator[None]:
+    """Print during the block why records are not acknowledged, whenever the reason changes.
+
+    Before a broker has answered, `tell_silence` prints the reason.
+    """
     import asyncio
 
     async def tell_again() -> None:
         told = ""
         while True:
             await asyncio.sleep(OBSTACLE_S)
-            words = str(producer.obstacle or "")
+            words = str(producer.obstacle or "") if view.has_answered else ""
             if words and words != told:
                 say(f"records are not acknowledged yet, and are tried again: {words}")
             told = words

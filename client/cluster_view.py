@@ -8,7 +8,9 @@ caller's deadline.
 """
 
 import asyncio
+import os
 import random
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -37,6 +39,8 @@ BY_ID_FROM = 12  # Metadata
 READ_HERE_MAX = 500  # partitions; larger answers are read in a thread, not on the event loop
 BACKOFF_FIRST_MS, BACKOFF_LAST_MS = 20, 500
 CLOSED = "the client is closed"
+SILENCE_S = 2.0  # from the first connection attempt until `on_silence` is called
+_ERRNO = re.compile(r"\[Errno (-?\d+)\] ([^()]*)")
 T = TypeVar("T")
 
 
@@ -137,12 +141,19 @@ class ClusterView:
         # the last error of each
         self._failed: dict[tuple[str, int, str], tuple[type[KafkaError], str]] = {}
         self.is_forked = self._is_closed = False
+        # called once with a sentence if no broker has answered after SILENCE_S
+        self.on_silence: Callable[[str], object] | None = None
         tell_of_forks(self)
 
     @property
     def has_connected(self) -> bool:
         """Whether this view has ever been asked for a connection."""
         return bool(self._opening)
+
+    @property
+    def has_answered(self) -> bool:
+        """Whether a broker has ever accepted a connection of this view."""
+        return bool(self._connections)
 
     def forked(self) -> None:
         """Make later calls fail in a forked child, if the parent may have connections."""
@@ -171,6 +182,8 @@ class ClusterView:
         would wait for one more timeout.
         """
         self._refuse()
+        if self.on_silence is not None and not self.has_connected:
+            asyncio.get_running_loop().call_later(SILENCE_S, self._report_silence)
         place = (host, port, channel)
         lock = self._opening.setdefault(place, asyncio.Lock())
         waits = lock.locked()
@@ -194,6 +207,13 @@ class ClusterView:
             self._refuse()
             self._connections[place] = made
             return made
+
+    def _report_silence(self) -> None:
+        if self.on_silence is None or self.has_answered or self._is_closed:
+            return
+        listed = ",".join(f"{host}:{port}" for host, port in self._bootstrap)
+        failed = next(reversed(self._failed.values()), None)
+        self.on_silence(f"no broker answers at {listed} yet ({_reason(failed)})")
 
     def _refuse(self) -> None:
         """Raise ClientClosed if the view is closed or belongs to the parent process."""
@@ -408,6 +428,17 @@ class ClusterView:
             except KafkaError as problem:
                 if not problem.retriable:
                     raise
+
+
+def _reason(failed: tuple[type[KafkaError], str] | None) -> str:
+    """Return in a few words why the last connection attempt failed, or has not ended yet."""
+    if failed is None or issubclass(failed[0], RequestTimedOut):
+        return "no answer"
+    known = _ERRNO.search(failed[1])
+    if known is None:
+        return failed[1]
+    number = int(known[1])  # below 0 of name resolution, whose words are those of the system
+    return os.strerror(number).lower() if number > 0 else known[2].lower()
 
 
 def read_metadata(answer: Any) -> ClusterSnapshot:

@@ -59,6 +59,7 @@ async def _follow(query: Query, watched: "WatchedCluster", seconds: float | None
     from ...ui.running import observing
 
     observer = observing(watched, has_doctor=False)
+    observer.admin.view.on_silence = say
     last: ClusterEvent | None = None
     end_s = None if seconds is None else time.monotonic() + seconds
     try:

@@ -47,6 +47,7 @@ async def _serve(port: int | None, cluster: ClusterOptions) -> None:
     from ...ui.running import observing
 
     observer = observing(watched_cluster(cluster), has_doctor=False)
+    observer.admin.view.on_silence = say
     try:
         server = MetricsServer(lambda: observer.facts, port)
         server.start()

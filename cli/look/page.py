@@ -114,6 +114,7 @@ async def _top(watched: "WatchedCluster", *, is_once: bool) -> int:
         if not is_once:
             await terminal.watch(observer, cluster_name(watched))
             return 0
+        observer.admin.view.on_silence = say
         facts = await terminal.first_look(observer)
         if facts.cluster is None:
             raise Failure("; ".join(facts.silent.values()) or "The cluster does not answer.")

@@ -9,6 +9,7 @@ from ...client.admin import EARLIEST, LATEST, Admin
 from ...client.cluster_view import ClusterView
 from ...client.consumer import Consumer, ConsumerRecord
 from ...deploy.cluster.failure import Failure
+from ...deploy.cluster.silence import tell_silence
 from ...deploy.cluster.terminal import say
 from ...wire.errors import UnknownTopicOrPartition
 from ...wire.identifiers import TopicPartition
@@ -137,6 +138,7 @@ async def read(view: ClusterView, order: ReadOrder, emit: Emit) -> int:
     Raises Failure if no partition has the first offset.
     """
     reader = _Reader(view, order, emit)
+    tell_silence(Admin(view))
     return await (reader.alone() if order.group is None else reader.in_group(order.group))
 
 

@@ -134,7 +134,7 @@ class ClusterChoice:
         from .blocking_admin import blocking_admin
 
         config = self.client_config()
-        with self.as_failures(), blocking_admin(config, timeout_ms=10_000) as admin:
+        with self.as_failures(), blocking_admin(config, timeout_ms=10_000, say=say) as admin:
             yield admin
 
     @asynccontextmanager

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...wire.security.secret import Secret
 from ..cluster.failure import Failure
+from ..cluster.terminal import say
 
 if TYPE_CHECKING:
     from ..cluster.local_cluster import Cluster
@@ -187,6 +188,6 @@ def targets_of(cluster: "Cluster") -> list[Target]:
 def targets_behind(config: Mapping[str, Any]) -> list[Target]:
     from ..cluster.blocking_admin import blocking_admin
 
-    with blocking_admin(config, timeout_ms=5_000) as admin:
+    with blocking_admin(config, timeout_ms=5_000, say=say) as admin:
         brokers = admin.describe_cluster().brokers
     return [Target(b.node_id, b.host, b.port) for b in brokers if not b.is_fenced]

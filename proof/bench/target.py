@@ -152,7 +152,7 @@ def bench_target(
             config = cluster.client_config()
         settings = read_settings(ADMIN, config, {})
         login = librdkafka_config(security_config(settings))
-        admin = stack.enter_context(blocking_admin(config, timeout_ms=20_000))
+        admin = stack.enter_context(blocking_admin(config, timeout_ms=20_000, say=say))
         target = BenchTarget(",".join(settings.bootstrap_servers), admin, cluster, login)
         stack.callback(target.drop_topics)
         yield target

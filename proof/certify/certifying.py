@@ -20,6 +20,7 @@ from urllib.parse import quote
 from ...client.admin import BROKER_RESOURCE, Admin
 from ...deploy.cluster.ends.guardian import guardian
 from ...deploy.cluster.failure import Failure
+from ...deploy.cluster.silence import tell_silence
 from ...node.linux import processor_model
 from ...version import __version__
 from ..prove.api import shrunk
@@ -87,7 +88,7 @@ def certify(
     `out`.
     """
     recipe.settings(recipe.command, seconds=seconds, bootstrap=bootstrap)  # Failure: before all
-    cluster = OURS if bootstrap is None else asyncio.run(cluster_kind(bootstrap))
+    cluster = OURS if bootstrap is None else asyncio.run(cluster_kind(bootstrap, say))
     _runs_before(out / VERDICT, recipe)  # Failure: before anything is installed, or made in `out`
     if recipe.refusal:
         say(
@@ -264,9 +265,10 @@ def _runs_before(file: Path, recipe: Recipe) -> list[CertifiedRun]:
         ) from None
 
 
-async def cluster_kind(bootstrap: str) -> str:
+async def cluster_kind(bootstrap: str, say: Say) -> str:
     """Return OURS for an oncelog cluster, PEER for Apache Kafka 4.4, else a description."""
     async with Admin({"bootstrap.servers": bootstrap}, timeout_ms=ASK_TIMEOUT_MS) as admin:
+        tell_silence(admin, say)
         broker = (await admin.describe_cluster()).brokers[0]
         configs = await admin.describe_configs(str(broker.node_id), BROKER_RESOURCE)
         if any(config.name == FENCE_KEY for config in configs):

@@ -148,7 +148,7 @@ class Run:
             connection = to_ours(cluster := self._cluster(stack))
         require_tls(s.faults, connection)
         config = connection.config
-        admin = stack.enter_context(blocking_admin(config))
+        admin = stack.enter_context(blocking_admin(config, say=self._say))
         begin = self._topics(admin, cluster)
         observed, refusals = Observed(s.inputs, s.outputs), Refusals()
         diagnosis = DiagnosisListener(

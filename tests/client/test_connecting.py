@@ -1,6 +1,7 @@
 """Test the connections that clients share, and the order in which brokers are asked."""
 
 import asyncio
+import contextlib
 import itertools
 import threading
 from collections.abc import Awaitable, Callable, Iterator
@@ -293,3 +294,18 @@ async def test_metadata_of_a_large_cluster_is_converted_to_a_snapshot_in_a_threa
         await view.refresh()
     assert hosts.opened == [ALIVE]
     assert [each is threading.current_thread() for each in threads] == [True, False]
+
+
+@pytest.mark.parametrize("place", [DEAF, ALIVE])
+async def test_view_reports_silence_once_unless_a_broker_answers_in_time(
+    place: tuple[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Hosts(monkeypatch)
+    monkeypatch.setattr("oncelog.client.cluster_view.SILENCE_S", 0.05)
+    view, told = ClusterView(f"{place[0]}:{place[1]}"), list[str]()
+    view.on_silence = told.append
+    for _ in range(2):
+        with contextlib.suppress(NetworkException):
+            await view.any_broker()
+    await asyncio.sleep(0.1)
+    assert told == (["no broker answers at 10.0.0.1:9092 yet (no answer)"] * (place == DEAF))

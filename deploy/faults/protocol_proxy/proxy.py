@@ -21,6 +21,7 @@ from ....client.cluster_view import parse_bootstrap
 from ....client.loop_thread import LoopThread
 from ....wire.errors import KafkaError
 from ...cluster.failure import Failure
+from ...cluster.silence import tell_silence
 from .brokers import BOOTSTRAP, LOOPBACK
 from .events import Connection
 from .hub import Hub, Listener
@@ -193,6 +194,7 @@ class ProtocolProxy:
 
     async def _find_brokers(self, cluster: str | Mapping[str, Any]) -> None:
         async with Admin(cluster, timeout_ms=START_TIMEOUT_MS) as admin:
+            tell_silence(admin)
             for broker in (await admin.describe_cluster()).brokers:
                 if broker.host and not broker.is_fenced:
                     self._hub.brokers.addresses[broker.node_id] = (broker.host, broker.port)

@@ -13,6 +13,7 @@ from ....client.admin import EARLIEST, LATEST, Admin
 from ....client.consumer import Consumer
 from ....client.view_source import view_of
 from ....deploy.cluster.failure import Failure
+from ....deploy.cluster.silence import tell_silence
 from ..analysis.findings import Finding, merged
 from .partition_audit import PartitionAudit
 from .reading import POLL_MS, PROGRESS_TIMEOUT_S, Key, is_compacted, read_to
@@ -42,6 +43,7 @@ async def audit_topic(
     view = view_of(source)
     try:
         admin = Admin(view)
+        tell_silence(admin, say)
         keys = [(p.topic, p.partition) for p in await admin.describe_topics([topic])]
         cleaned = await is_compacted(admin, topic)
         starts = await admin.list_offsets(dict.fromkeys(keys, EARLIEST))
