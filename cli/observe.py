@@ -9,11 +9,12 @@ from cyclopts import App, Parameter
 
 from ..deploy.cluster.failure import Failure
 from ..deploy.cluster.terminal import LoopLines, say, tell
-from .common import DEFAULT_CLUSTER, ClusterOptions
+from .common import DEFAULT_CLUSTER, ClusterOptions, say_missing
 from .security.proxied import CaFile, Proxied, proxied
 
 if TYPE_CHECKING:
     from ..client.blocking import BlockingAdmin
+    from ..client.cluster_view import PartialList
     from ..proof.prove.diagnosis.catalogue import ApplicationFinding
     from ..proof.prove.diagnosis.listener import DiagnosisListener
     from ..proof.prove.group_view import GroupLook
@@ -134,15 +135,16 @@ def _sum_up(listener: "DiagnosisListener") -> int:
 
 
 def _look_at(group: str, seconds: float, cluster: ClusterOptions) -> int:
+    from ..client.cluster_view import PartialList
     from ..proof.prove import group_view as v
 
     with cluster.admin() as admin:
         described = admin.groups.describe(group)
         facts = v.WatchedGroup(group=group, state=described.state, members=len(described.members))
-        end_s = time.monotonic() + seconds
+        end_s, silent = time.monotonic() + seconds, PartialList[str]()
         try:
             while time.monotonic() < end_s:
-                facts.see(_look(admin, group))
+                facts.see(_look(admin, group, silent))
                 time.sleep(LOOK_S)
         except KeyboardInterrupt:
             say("ended by Ctrl-C")
@@ -153,13 +155,14 @@ def _look_at(group: str, seconds: float, cluster: ClusterOptions) -> int:
     tell("Only the proxy (oncelog observe without --group) can see:")
     for line in v.NOT_SEEN:
         tell(f"  {line}")
-    return 0
+    return say_missing(silent, "transactions")
 
 
-def _look(admin: "BlockingAdmin", group: str) -> "GroupLook":
+def _look(admin: "BlockingAdmin", group: str, silent: "PartialList[str]") -> "GroupLook":
     from ..proof.prove.group_view import GroupLook
 
     listed = admin.transactions.list_transactions(states=("Ongoing",), needs_all_brokers=False)
+    silent.errors.update(listed.errors)
     known = admin.transactions.describe_listed(listed[:DESCRIBED_MAX])
     offsets = admin.groups.committed(group)
     return GroupLook(

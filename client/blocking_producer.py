@@ -25,7 +25,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from ..wire.batch_builder import Headers
 from ..wire.errors import KafkaError, TransactionAbortable
 from ..wire.record_rows import as_bytes
-from .failures import FORKED, ClientClosed, as_abortable, tell_of_forks
+from .failures import FORKED, ClientClosed, IllegalProducerState, as_abortable, tell_of_forks
 from .loop_thread import BlockingClient, waiting
 from .produce.delivery import UNSEEN_MAX, Delivery, RecordMetadata
 from .producer import Producer
@@ -216,6 +216,7 @@ class BlockingProducer(BlockingClient[Producer]):
                 raise self._why_closed()
             if within is None and self._is_transactional:
                 self._client.require_transaction()
+                raise IllegalProducerState("the transaction began during this send")
             record = (topic, value, key, partition, timestamp_ms, headers)
             delivery = HandedDelivery(self, record, size, within)
             handed.append(delivery)

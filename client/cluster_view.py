@@ -39,8 +39,9 @@ BY_ID_FROM = 12  # Metadata
 READ_HERE_MAX = 500  # partitions; larger answers are read in a thread, not on the event loop
 BACKOFF_FIRST_MS, BACKOFF_LAST_MS = 20, 500
 CLOSED = "the client is closed"
+REASON_MAX = 200
 SILENCE_S = 2.0  # from the first connection attempt until `on_silence` is called
-_ERRNO = re.compile(r"\[Errno (-?\d+)\] ([^()]*)")
+_ERRNO = re.compile(r"\[Errno (-?\d{1,9})\] ([^()]*)")
 T = TypeVar("T")
 
 
@@ -399,8 +400,8 @@ class ClusterView:
             except skipped as problem:
                 answers.errors[node_id] = problem
         if not answers:
-            for problem in answers.errors.values():
-                raise problem
+            nobody = NetworkException("the cluster has no live broker")
+            raise next(iter(answers.errors.values()), nobody)
         return answers
 
     async def retrying(
@@ -436,9 +437,9 @@ def _reason(failed: tuple[type[KafkaError], str] | None) -> str:
         return "no answer"
     known = _ERRNO.search(failed[1])
     if known is None:
-        return failed[1]
+        return failed[1][:REASON_MAX]  # maybe the broker's own words
     number = int(known[1])  # below 0 of name resolution, whose words are those of the system
-    return os.strerror(number).lower() if number > 0 else known[2].lower()
+    return os.strerror(number).lower() if number > 0 else known[2][:REASON_MAX].strip().lower()
 
 
 def read_metadata(answer: Any) -> ClusterSnapshot:

@@ -95,16 +95,18 @@ class TransactionAdmin:
     ) -> PartialList[TransactionListing]:
         """List all transactional ids that pass the filters, by name.
 
-        An unreachable broker is asked until the deadline, or until other brokers have listed all of
-        `producer_ids`, each of which has one transactional id. Unless all brokers are needed, the
-        unreachable broker is left out immediately, and the list's `errors` has its error.
+        An unreachable broker is asked until the deadline. Unless all brokers are needed, it is left
+        out immediately, and the list's `errors` has its error.
         """
-        wanted = list(producer_ids)
-        values: dict[str, Any] = {"state_filters": list(states), "producer_id_filters": wanted}
+        values: dict[str, Any] = {
+            "state_filters": list(states),
+            "producer_id_filters": list(producer_ids),
+        }
 
         async def attempt() -> PartialList[TransactionListing]:
             found: dict[str, TransactionListing] = {}
-            answers = await self.view.ask_all(LIST_TRANSACTIONS, values, UNREACHABLE)
+            skipped = () if needs_all_brokers else UNREACHABLE
+            answers = await self.view.ask_all(LIST_TRANSACTIONS, values, skipped)
             for node_id, answer in answers:
                 raise_error_of(answer)
                 for each in answer.transaction_states:
@@ -113,10 +115,6 @@ class TransactionAdmin:
                         found[name] = TransactionListing(
                             name, node_id, each.producer_id, each.transaction_state
                         )
-            are_found = wanted and {each.producer_id for each in found.values()}.issuperset(wanted)
-            if needs_all_brokers and not are_found:
-                for problem in answers.errors.values():
-                    raise problem
             return PartialList((found[name] for name in sorted(found)), answers.errors)
 
         return await self.view.retrying(attempt, timeout_ms=self.timeout_ms)

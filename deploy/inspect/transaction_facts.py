@@ -10,9 +10,9 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from ...client.cluster_view import PartitionInfo
+from ...client.cluster_view import PartialList, PartitionInfo
 from ...client.fetch.offset_queries import EARLIEST, LATEST
-from ...client.transaction_admin import DescribedTransaction
+from ...client.transaction_admin import DescribedTransaction, TransactionListing
 from ...wire.errors import (
     GroupIdNotFound,
     KafkaError,
@@ -77,21 +77,30 @@ async def holders(
 ) -> dict[TopicPartition, tuple[PartitionTransaction, ...]]:
     """Return each partition's open transactions, oldest first.
 
-    Each has the state of the transaction at its coordinator.
+    Each has the state of the transaction at its coordinator. A broker that does not answer is
+    needed only if the others do not know a transaction, since it may coordinate this one.
     """
     found = await admin.transactions.producers(partitions)
     opened = {key: [p for p in producers if p.is_open] for key, producers in found.items()}
     ids = {p.producer_id for producers in opened.values() for p in producers}
-    listed = await admin.transactions.list_transactions(producer_ids=ids) if ids else ()
-    described = await admin.transactions.describe_listed(listed)
-    known = {state.producer_id: state for state in described.values()}
-    return {
-        key: tuple(
-            PartitionTransaction(p, known.get(p.producer_id))
-            for p in sorted(producers, key=lambda p: p.first_offset)
-        )
-        for key, producers in opened.items()
-    }
+    for needs_all_brokers in (False, True):
+        listed = PartialList[TransactionListing]()
+        if ids:
+            listed = await admin.transactions.list_transactions(
+                producer_ids=ids, needs_all_brokers=needs_all_brokers
+            )
+        described = await admin.transactions.describe_listed(listed)
+        known = {state.producer_id: state for state in described.values()}
+        held = {
+            key: tuple(
+                PartitionTransaction(p, known.get(p.producer_id))
+                for p in sorted(producers, key=lambda p: p.first_offset)
+            )
+            for key, producers in opened.items()
+        }
+        if not listed.errors or all(h.is_known(key) for key, each in held.items() for h in each):
+            break
+    return held
 
 
 async def hanging(

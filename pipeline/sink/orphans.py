@@ -50,7 +50,9 @@ async def end_orphans(
     view = login.open_view("oncelog-sink-orphans")
     try:
         admin = Admin(view)
-        listed = await admin.transactions.list_transactions(prefix=prefix, states=["Ongoing"])
+        listed = await admin.transactions.list_transactions(
+            prefix=prefix, states=["Ongoing"], needs_all_brokers=only is not None
+        )
         by_sink: dict[str, list[str]] = {}
         for each in listed:
             sink = sink_of(each.transactional_id)

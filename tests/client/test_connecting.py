@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from oncelog.client import Admin, Consumer, Producer
+from oncelog.client import Admin, Consumer, Producer, cluster_view
 from oncelog.client.cluster_view import BrokerNode, ClusterSnapshot, ClusterView, PartitionInfo
 from oncelog.client.connection import BrokerConnection
 from oncelog.client.failures import ClientClosed
@@ -309,3 +309,17 @@ async def test_view_reports_silence_once_unless_a_broker_answers_in_time(
             await view.any_broker()
     await asyncio.sleep(0.1)
     assert told == (["no broker answers at 10.0.0.1:9092 yet (no answer)"] * (place == DEAF))
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        ("node 1: [Errno 111] Connect call failed (x)", "connection refused"),
+        ("node 1: [Errno -2] Name or service not known (x)", "name or service not known"),
+        ("[Errno " + "9" * 5_000 + "] of a broker", "[Errno " + "9" * 193),
+        ("x" * 100_000, "x" * 200),
+    ],
+)
+def test_reason_of_a_failed_connection_is_short_for_any_words(told: str, expected: str) -> None:
+    """A broker chooses the words that refuse a login."""
+    assert cluster_view._reason((NetworkException, told)) == expected

@@ -139,3 +139,16 @@ def test_send_outside_of_a_transaction_raises_and_loses_no_record_silently(
             producer.send(topic, b"4")
     with pytest.raises(ClientClosed):
         producer.send(topic, b"5")
+
+
+def test_send_during_which_another_thread_begins_a_transaction_is_refused(
+    bootstrap: str, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The record would be in no transaction, and no commit would raise its error."""
+    with BlockingProducer(bootstrap, transactional_id=topic) as producer:
+        producer.init_transactions()
+        monkeypatch.setattr(producer._client, "require_transaction", producer.begin_transaction)
+        with pytest.raises(IllegalProducerState, match="began during this send"):
+            producer.send(topic, b"1")
+        producer.send(topic, b"2")
+        producer.commit_transaction()
