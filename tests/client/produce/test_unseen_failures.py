@@ -129,7 +129,7 @@ class Number:
 async def test_records_of_a_partition_that_is_no_int_but_a_number_share_its_batch(
     leader: Leader,
 ) -> None:
-    async with Producer(leader.view) as producer:
+    async with Producer(leader.view, linger_ms=60_000) as producer:
         await producer.send("t", b"1", partition=Number())  # type: ignore[arg-type]
         await producer.send_many("t", [b"2"], partition=[Number()])  # type: ignore[list-item]
         await producer.send("t", b"3", partition=0)
@@ -146,7 +146,7 @@ async def test_record_of_bytes_like_objects_contains_their_bytes(
     """The length of a memoryview is perhaps not counted in bytes, or its bytes not adjacent."""
     header, expected = [("name", field)], BatchBuilder()
     expected.append(5, bytes(field), bytes(field), [("name", bytes(field))])
-    async with Producer(leader.view) as producer:
+    async with Producer(leader.view, linger_ms=60_000) as producer:
         if is_many:
             await producer.send_many(
                 "t", [field], keys=[field], headers=[header], timestamp_ms=5, partition=0
