@@ -15,7 +15,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ..wire.errors import KafkaError, TransactionalIdNotFound
+from ..wire.errors import (
+    CoordinatorNotAvailable,
+    KafkaError,
+    NotCoordinator,
+    TransactionalIdNotFound,
+)
 from ..wire.identifiers import Identity, TopicPartition
 from .by_topic import entries_by_topic
 from .cluster_view import ClusterView, PartialList
@@ -95,26 +100,35 @@ class TransactionAdmin:
     ) -> PartialList[TransactionListing]:
         """List all transactional ids that pass the filters, by name.
 
-        An unreachable broker is asked until the deadline. Unless all brokers are needed, it is left
-        out immediately, and the list's `errors` has its error.
+        A broker that is unreachable, or knows no coordinator of some ids, is asked until the
+        deadline. Unless all brokers are needed, it is left out immediately, and the list's `errors`
+        has its error.
         """
         values: dict[str, Any] = {
             "state_filters": list(states),
             "producer_id_filters": list(producer_ids),
         }
+        skipped = () if needs_all_brokers else (*UNREACHABLE, CoordinatorNotAvailable)
 
         async def attempt() -> PartialList[TransactionListing]:
             found: dict[str, TransactionListing] = {}
-            skipped = () if needs_all_brokers else UNREACHABLE
             answers = await self.view.ask_all(LIST_TRANSACTIONS, values, skipped)
             for node_id, answer in answers:
-                raise_error_of(answer)
+                try:
+                    raise_error_of(answer)
+                except skipped as problem:
+                    answers.errors[node_id] = problem
+                    continue
                 for each in answer.transaction_states:
                     name = each.transactional_id
-                    if name.startswith(prefix):
-                        found[name] = TransactionListing(
-                            name, node_id, each.producer_id, each.transaction_state
-                        )
+                    if not name.startswith(prefix):
+                        continue
+                    listing = TransactionListing(
+                        name, node_id, each.producer_id, each.transaction_state
+                    )
+                    if found.setdefault(name, listing).coordinator != node_id:
+                        # the old coordinator does not know yet that it was replaced
+                        raise NotCoordinator(f"two brokers list the transactional id {name}")
             return PartialList((found[name] for name in sorted(found)), answers.errors)
 
         return await self.view.retrying(attempt, timeout_ms=self.timeout_ms)

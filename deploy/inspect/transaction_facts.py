@@ -10,9 +10,9 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from ...client.cluster_view import PartialList, PartitionInfo
+from ...client.cluster_view import PartitionInfo
 from ...client.fetch.offset_queries import EARLIEST, LATEST
-from ...client.transaction_admin import DescribedTransaction, TransactionListing
+from ...client.transaction_admin import DescribedTransaction
 from ...wire.errors import (
     GroupIdNotFound,
     KafkaError,
@@ -77,18 +77,19 @@ async def holders(
 ) -> dict[TopicPartition, tuple[PartitionTransaction, ...]]:
     """Return each partition's open transactions, oldest first.
 
-    Each has the state of the transaction at its coordinator. A broker that does not answer is
-    needed only if the others do not know a transaction, since it may coordinate this one.
+    Each has the state of the transaction at its coordinator. If a transaction is unknown, the
+    brokers are asked once more, and each has to answer. One that is silent may be the coordinator,
+    and the coordinator may have changed while the brokers were asked one after the other.
     """
     found = await admin.transactions.producers(partitions)
     opened = {key: [p for p in producers if p.is_open] for key, producers in found.items()}
     ids = {p.producer_id for producers in opened.values() for p in producers}
+    if not ids:
+        return dict.fromkeys(opened, ())
     for needs_all_brokers in (False, True):
-        listed = PartialList[TransactionListing]()
-        if ids:
-            listed = await admin.transactions.list_transactions(
-                producer_ids=ids, needs_all_brokers=needs_all_brokers
-            )
+        listed = await admin.transactions.list_transactions(
+            producer_ids=ids, needs_all_brokers=needs_all_brokers
+        )
         described = await admin.transactions.describe_listed(listed)
         known = {state.producer_id: state for state in described.values()}
         held = {
@@ -98,7 +99,7 @@ async def holders(
             )
             for key, producers in opened.items()
         }
-        if not listed.errors or all(h.is_known(key) for key, each in held.items() for h in each):
+        if all(h.is_known(key) for key, each in held.items() for h in each):
             break
     return held
 

@@ -110,9 +110,18 @@ class ShardLeaders:
         return (self._leaders[number] for number in sorted(self._leaders))
 
     @property
-    def is_loading(self) -> bool:
-        """Return whether a shard that this node leads is not ready."""
-        return any(map(self._is_loading, range(len(self.raft_groups))))
+    def list_error(self) -> ErrorCode:
+        """Return NONE if a list of all ids that are coordinated here is complete, else the error.
+
+        If this node knows no leader of a shard, the shard's next leader may have answered before
+        its election, and no list would have the shard's ids. A client would call their transactions
+        hanging.
+        """
+        if self._is_stopped or any(group.leader_id is None for group in self.raft_groups):
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if any(map(self._is_loading, range(len(self.raft_groups)))):
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return ErrorCode.NONE
 
     async def confirm_shard_count(self) -> None:
         """Wait until the cluster's number of shards is known, or raise ShardCountMismatch.

@@ -8,7 +8,7 @@ import pytest
 
 from oncelog.client import Admin
 from oncelog.client.cluster_view import BrokerNode, ClusterSnapshot, ClusterView
-from oncelog.wire.errors import NetworkException
+from oncelog.wire.errors import CoordinatorNotAvailable, ErrorCode, NetworkException
 
 LIST_GROUPS = 16
 
@@ -22,6 +22,8 @@ class HalfSilentView(ClusterView):
     def __init__(self, *silent: int) -> None:
         super().__init__("127.0.0.1:1")
         self._silent = silent
+        self.replaced = 0  # lists of broker 3 that have the id of broker 1, too
+        self.leaderless = 0  # broker that knows no coordinator of some ids
 
     async def refresh(self, topics: Iterable[str] | None = None) -> ClusterSnapshot:
         self.snapshot.brokers = {n: BrokerNode(n, "127.0.0.1", n) for n in (1, 2, 3)}
@@ -40,7 +42,11 @@ class HalfSilentView(ClusterView):
                 transactional_id=f"t{node_id}", producer_id=node_id, transaction_state="Ongoing"
             )
             states = [known] if node_id in wanted else []
-            return SimpleNamespace(error_code=0, transaction_states=states)
+            if node_id == 3 and self.replaced:
+                self.replaced -= 1
+                states.append(SimpleNamespace(**vars(known) | {"transactional_id": "t1"}))
+            error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE if node_id == self.leaderless else 0
+            return SimpleNamespace(error_code=error_code, transaction_states=states)
 
         return SimpleNamespace(call=call)
 
@@ -89,3 +95,24 @@ async def test_lists_without_any_live_broker_are_refused(
     monkeypatch.setattr(HalfSilentView, "refresh", nobody)
     with pytest.raises(NetworkException, match="no live broker"):
         await admin_without().transactions.list_transactions(producer_ids=[1])
+
+
+async def test_list_with_an_id_of_two_brokers_is_repeated_until_only_one_coordinates_it() -> None:
+    """A coordinator that was replaced while it was paused still lists its ids for a moment."""
+    admin = admin_without()
+    cast(HalfSilentView, admin.view).replaced = 1
+    listed = await admin.transactions.list_transactions()
+    assert [(each.transactional_id, each.coordinator) for each in listed] == [
+        ("t1", 1), ("t2", 2), ("t3", 3),
+    ]  # fmt: skip
+
+
+async def test_list_without_a_broker_that_knows_no_coordinator_has_its_error() -> None:
+    """A broker without a connection to the others must not delay the list until it is fenced."""
+    admin = admin_without()
+    cast(HalfSilentView, admin.view).leaderless = 2
+    listed = await admin.transactions.list_transactions(needs_all_brokers=False)
+    assert [each.transactional_id for each in listed] == ["t1", "t3"]
+    assert isinstance(listed.errors.get(2), CoordinatorNotAvailable)
+    with pytest.raises(CoordinatorNotAvailable):
+        await admin.transactions.list_transactions()

@@ -17,7 +17,7 @@ from ....coordinator.transactions.answers import TransactionDescription
 from ....coordinator.transactions.states import BY_NAME
 from ....runtime.steps import StepCounter, Steps
 from ....wire.acls import AclOperation, ResourceType
-from ....wire.errors import ErrorCode, InvalidRegularExpression, KafkaError
+from ....wire.errors import InvalidRegularExpression, KafkaError
 from ....wire.framing import RequestHeader
 from ....wire.messages import api_keys, requests, responses
 from ....wire.messages.schema_encoder import Each
@@ -53,8 +53,8 @@ def list_transactions(
 ) -> "Steps[responses.ListTransactions.Response]":
     """Return the transactional ids that this broker coordinates and that pass all filters."""
     broker = context.broker
-    if broker.transactions.leaders.is_loading:
-        return {"error_code": ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+    if error := broker.transactions.leaders.list_error:
+        return {"error_code": error}
     producer_ids = frozenset(request.producer_id_filters)
     states = {name for name in request.state_filters if name in BY_NAME}
     unknown = [name for name in dict.fromkeys(request.state_filters) if name not in BY_NAME]

@@ -28,6 +28,7 @@ class Cluster:
         self._left = list(first_offsets)
         self.aborted: list[int] = []
         self.listed: list[DescribedTransaction] = []
+        self.listed_later: list[DescribedTransaction] = []
         self.silent: dict[int, KafkaError] = {}
 
     async def producers(
@@ -47,7 +48,8 @@ class Cluster:
     async def list_transactions(self, *, needs_all_brokers: bool, **_: Any) -> PartialList[Any]:
         if needs_all_brokers and self.silent:
             raise NetworkException("node 2 cannot be reached")
-        return PartialList(self.listed, self.silent)
+        listed, self.listed = self.listed, self.listed or self.listed_later
+        return PartialList(listed, self.silent)
 
     async def describe_listed(self, listed: Iterable[Any]) -> dict[str, Any]:
         return {each.transactional_id: each for each in listed}
@@ -94,6 +96,15 @@ async def test_abort_hanging_with_a_silent_broker_is_refused(is_listed: bool) ->
     if is_listed:
         cluster.listed = [described_of_epoch(0)]
     with pytest.raises(NetworkException, match="node 2"):
+        await abort_hanging(cast(Admin, cluster), KEY, 7)
+    assert cluster.aborted == []
+
+
+async def test_abort_hanging_while_the_coordinator_changes_is_refused() -> None:
+    """The new coordinator was asked before its election, and the old one after its resignation."""
+    cluster = Cluster(5)
+    cluster.listed_later = [described_of_epoch(1)]
+    with pytest.raises(Failure, match="does not hang: app"):
         await abort_hanging(cast(Admin, cluster), KEY, 7)
     assert cluster.aborted == []
 

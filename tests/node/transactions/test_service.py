@@ -179,16 +179,20 @@ async def test_coordinator_that_loads_or_has_resigned_refuses_requests() -> None
     group = node.groups[0]
     assert (await node.init()).error == E.NOT_COORDINATOR
     assert node.coordinators.leader_of("id") is None
+    leaders = node.coordinators.leaders
+    assert leaders.list_error == E.COORDINATOR_NOT_AVAILABLE
     group.leader_id = NODE  # elected; its barrier is not applied
     assert (await node.init()).error == E.COORDINATOR_LOAD_IN_PROGRESS
-    assert node.coordinators.leaders.is_loading
+    assert leaders.list_error == E.COORDINATOR_LOAD_IN_PROGRESS
     assert node.coordinators.describe("id").error == E.COORDINATOR_LOAD_IN_PROGRESS
     group.elect()
     assert node.coordinators.leader_of("id") == NODE
-    assert (await node.init()).error == 0
+    assert ((await node.init()).error, leaders.list_error) == (0, 0)
     group.resign(successor=2)
     assert node.coordinators.leader_of("id") == 2
-    assert (await node.init()).error == E.NOT_COORDINATOR
+    assert ((await node.init()).error, leaders.list_error) == (E.NOT_COORDINATOR, 0)
+    await node.coordinators.stop()
+    assert leaders.list_error == E.COORDINATOR_NOT_AVAILABLE
 
 
 @pytest.mark.parametrize("is_commit", [True, False])

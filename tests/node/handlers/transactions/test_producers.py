@@ -208,6 +208,9 @@ async def test_list_transactions_is_filtered_by_state_id_and_duration(world: Wor
     world.node.groups[0].leader_id = 1
     answer = await world.ask(LIST, 2)
     assert answer.error_code == E.COORDINATOR_LOAD_IN_PROGRESS
+    world.node.groups[0].leader_id = None
+    answer = await world.ask(LIST, 2)  # the id's next leader may have been asked before
+    assert answer.error_code == E.COORDINATOR_NOT_AVAILABLE
 
 
 @pytest.mark.parametrize("text", [".*", "orders-[0-9]+", r"a\.b*", "a|b", "(?:a|b)c", "[*+{(]x"])
