@@ -126,7 +126,8 @@ class Drain:
                 self._say(self._waiting_for(judgement, restless, is_settled=is_settled))
             time.sleep(LOOK_EACH_S)
         if not self._is_through():
-            self.why = self._stands_still()
+            self.why, *said = self._stands_still().split("\n")
+            self.notes += said
 
     def _is_stuck(self, now: float, quiet_s: float) -> bool:
         """Return whether some instance had time to work, and there is time for a restart."""

@@ -246,6 +246,19 @@ def test_drain_of_a_stalled_application_names_the_instance_that_had_its_inputs(
     assert "instance-1 runs, but reads no more inputs" in waited(drained).why
 
 
+def test_drain_of_a_stalled_application_restarts_it_once_and_notes_its_last_output(
+    tmp_path: Path, quickly: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A verdict is one line, and its reason is a part of it."""
+    drained = drain(tmp_path, Offsets(1), ["a"], application := Instances())
+    drained._pace = replace(drained._pace, timeout_s=20.0)
+    said = "\n  instance-2 | bye\nKeep its whole output."
+    monkeypatch.setattr(application, "told", lambda name: said)
+    assert waited(drained).why == "instance-2 runs, but reads no more inputs."
+    assert drained.notes[1:] == ["  instance-2 | bye", "Keep its whole output."]
+    assert application.restarts == 1
+
+
 @pytest.mark.parametrize(("last_try_s", "is_restless"), [(600.0, True), (-10.0, False)])
 def test_drain_with_an_instance_that_is_always_refused_names_the_instance(
     tmp_path: Path, quickly: None, last_try_s: float, is_restless: bool
