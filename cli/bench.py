@@ -2,6 +2,7 @@
 
 import json
 import random
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -11,7 +12,7 @@ from cyclopts import App, Parameter
 
 from ..deploy.cluster.advice import shell_command
 from ..deploy.cluster.failure import Failure
-from ..deploy.cluster.terminal import never_silent, say, show, show_one, tell
+from ..deploy.cluster.terminal import closable, never_silent, say, show, show_one, tell
 from .common import (
     DEFAULT_CLUSTER,
     DEFAULT_DATA,
@@ -19,6 +20,7 @@ from .common import (
     Data,
     Format,
     add_family,
+    judging,
     print_report,
     require,
 )
@@ -69,6 +71,7 @@ def register(app: App) -> None:
     add_family(app, "bench", about, replication, txn, failover)
 
 
+@judging()
 def demo(
     *,
     job: Annotated[
@@ -109,8 +112,8 @@ def demo(
     rows to a database and events to Kafka, and compares both.
 
     The engine is Spark if its extra is installed and no --break is given. Otherwise it is two
-    worker processes. The exit code is 0 if the results are exactly once, 1 if they are not, and 3
-    if no kill hit work in progress, which proves nothing.
+    worker processes. The exit code is 0 if the results are exactly once, and 1 if they are not. It
+    is 2 if the run itself failed, and 3 if no kill hit work in progress, which proves nothing.
     """
     require("demo", "confluent_kafka")
     from ..deploy.cluster.local_cluster import Cluster
@@ -139,10 +142,11 @@ def demo(
     if keep is not None:
         sentence, fields = demo_report.sentence(report), demo_report.as_json(report)
         _keep(keep, demo_run_report(report, sentence, fields, report.when))
-    if format == "json":
-        print(json.dumps(demo_report.as_json(report)))
-    else:
-        demo_report.print_verdict(report)
+    with closable(sys.stdout):
+        if format == "json":
+            print(json.dumps(demo_report.as_json(report)))
+        else:
+            demo_report.print_verdict(report)
     return report.exit_code
 
 
@@ -195,10 +199,11 @@ def _transfers(
     if keep is not None:
         sentence, fields = transfers_report.sentence(report), transfers_report.as_json(report)
         _keep(keep, demo_run_report(report, sentence, fields, report.when))
-    if output == "json":
-        print(json.dumps(transfers_report.as_json(report)))
-    else:
-        transfers_report.print_verdict(report)
+    with closable(sys.stdout):
+        if output == "json":
+            print(json.dumps(transfers_report.as_json(report)))
+        else:
+            transfers_report.print_verdict(report)
     return report.exit_code
 
 

@@ -8,7 +8,7 @@ from cyclopts import App, Parameter
 
 from ..deploy.cluster.failure import Failure
 from ..deploy.cluster.terminal import never_silent, tell
-from .common import Format, add_family, print_report, require
+from .common import Format, add_family, judging, print_report, require
 
 DID_NOT_HIT = 3
 ASSIGNORS = ("range", "cooperative-sticky")  # the seed chooses, also the group's protocol
@@ -57,8 +57,8 @@ def run(
 ) -> int:
     """Start a cluster with a load, inject the faults of a seed, and judge the recorded run.
 
-    The exit code is 1 if a promise was broken. It is 3 if at most half of the faults had a visible
-    effect, because such a run proves nothing.
+    The exit code is 1 if a promise was broken, and 2 if the run itself failed. It is 3 if at most
+    half of the faults had a visible effect, because such a run proves nothing.
     """
     from ..deploy.faults.schedule import ALL_KINDS, KINDS, SECURED_KINDS
     from ..proof.chaos.load.settings import GROUPS, LoadSettings
@@ -100,6 +100,7 @@ def run(
     return _go(settings, out or Path(f"chaos-{seed}"), format)
 
 
+@judging()
 def replay(
     directory: Annotated[Path, Parameter(help="The directory of a run.")],
     /,
@@ -130,6 +131,7 @@ def report(
     tell(str(write_report(directory, html)))
 
 
+@judging()
 def _go(settings: Any, out: Path, output: str) -> int:
     clients = ["confluent_kafka"] if settings.confluent_workers else []
     require("check,demo", "numpy", "pyarrow", *clients)

@@ -1,13 +1,14 @@
 """`oncelog check` runs the judge on a recorded run, a cluster's files, or a live topic."""
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
 from ..deploy.cluster.failure import Failure
-from ..deploy.cluster.terminal import say, show
-from .common import QUERY, Query, headings, print_report, require
+from ..deploy.cluster.terminal import closable, say, show
+from .common import QUERY, Query, headings, judging, print_report, require
 
 if TYPE_CHECKING:
     from ..proof.judge.history.columns import History
@@ -20,6 +21,7 @@ def register(app: App) -> None:
     app.command(check)
 
 
+@judging()
 def check(
     target: Annotated[
         str | None,
@@ -39,14 +41,17 @@ def check(
 ) -> int:
     """Judge a recorded run, the files of a cluster, or a topic of any Kafka-compatible cluster.
 
-    The exit code is 1 if a promise was broken. If the logs are too large for the memory of this
-    machine, run the audit on Spark by python -m oncelog.proof.audit (docs/audit.md).
+    The exit code is 1 if a promise was broken, and 2 if nothing was judged. If the logs are too
+    large for the memory of this machine, run the audit on Spark by python -m oncelog.proof.audit
+    (docs/audit.md).
     """
     require("check", "numpy", "pyarrow")
     if catalogue:
         from ..proof.judge.report import catalogue_rows
 
-        show(catalogue_rows(), query.format, columns=headings("check", "anomaly", "what", "kind"))
+        with closable(sys.stdout):
+            columns = headings("check", "anomaly", "what", "kind")
+            show(catalogue_rows(), query.format, columns=columns)
         return 0
     if target is None:
         raise Failure("Name a run's directory or a topic, or ask for --catalogue.", exit_code=2)

@@ -2,7 +2,9 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
-from ..deploy.cluster.failure import Failure
+from ..deploy.cluster.failure import Failure, told_by_system
 from ..deploy.cluster.lookup import DEFAULT_DATA, ClusterChoice
-from ..deploy.cluster.terminal import say, tell
+from ..deploy.cluster.terminal import closable, say, tell
 
 if TYPE_CHECKING:
     from ..client.cluster_view import PartialList
@@ -125,11 +127,26 @@ def headings(*keys: str, **others: str) -> dict[str, str]:
 
 def print_report(fields: Mapping[str, Any], lines: Iterable[str], output: str) -> None:
     """Print `fields` as one JSON object if `output` is "json", else print `lines`."""
-    if output == "json":
-        print(json.dumps(fields, default=str))
-    else:
-        for line in lines:
-            tell(line)
+    with closable(sys.stdout):
+        if output == "json":
+            print(json.dumps(fields, default=str))
+        else:
+            for line in lines:
+                tell(line)
+
+
+@contextmanager
+def judging() -> Iterator[None]:
+    """Let an error in the block end the command with exit code 2, since 1 means violated."""
+    try:
+        yield
+    except Exception as problem:
+        from ..wire.errors import KafkaError
+
+        if not isinstance(problem, (Failure, KafkaError, OSError)):
+            traceback.print_exc()
+        told = told_by_system(problem) if isinstance(problem, OSError) else None
+        raise Failure(told or str(problem) or type(problem).__name__, exit_code=2) from problem
 
 
 def say_missing(found: "PartialList[Any]", items: str) -> int:

@@ -16,7 +16,7 @@ from cyclopts import App, Group, Parameter
 from ..deploy.cluster.advice import one_command
 from ..deploy.cluster.ends.interrupts import ended_as_by_ctrl_c
 from ..deploy.cluster.failure import Failure, told_by_system
-from ..deploy.cluster.terminal import say, terminal_width
+from ..deploy.cluster.terminal import closable, say, terminal_width
 from ..wire.printable import printable
 from . import (
     bench,
@@ -134,5 +134,6 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def _complain(exit_code: int, sentence: str, *more: str) -> int:
-    say(f"oncelog: {sentence}", *more)
+    with closable(sys.stderr):
+        say(f"oncelog: {sentence}", *more)
     return exit_code

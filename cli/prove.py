@@ -8,7 +8,7 @@ from cyclopts import App, Parameter
 
 from ..deploy.cluster.failure import Failure
 from ..deploy.cluster.terminal import say, tell
-from .common import Format, check_bootstrap, pairs, print_report
+from .common import Format, check_bootstrap, judging, pairs, print_report
 
 Topics = list[str] | None
 
@@ -172,12 +172,13 @@ def prove(
         faults=faults, as_is=as_is, alone=alone, aborts=not no_aborts,
         start_timeout_s=start, drain_timeout_s=drain, environment=pairs(env),
     )  # fmt: skip
-    say(f"seed {chosen}")
-    outcome = Run(settings, keep, say).go()
-    if keep is not None:
-        keep_outcome(outcome, keep)
-    if junit is not None:
-        write_atomically(junit, junit_of(outcome).encode())
+    with judging():
+        say(f"seed {chosen}")
+        outcome = Run(settings, keep, say).go()
+        if keep is not None:
+            keep_outcome(outcome, keep)
+        if junit is not None:
+            write_atomically(junit, junit_of(outcome).encode())
     print_report(outcome.as_fields(), outcome.lines(), format)
     if shrink and outcome.judgement.is_violated:
         found = shrunk(outcome, say)

@@ -1,9 +1,7 @@
 """`oncelog certify` finds out if a system keeps the promise of its documentation."""
 
 import json
-import os
 import sys
-import traceback
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -11,9 +9,8 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from ...deploy.cluster.failure import Failure
-from ...deploy.cluster.terminal import say, show, tell
-from ..common import Format, check_bootstrap
+from ...deploy.cluster.terminal import closable, say, show, tell
+from ..common import Format, check_bootstrap, judging
 
 LISTED = {"recipe": "RECIPE", "system": "SYSTEM", "mode": "MODE", "promise": "PROMISES"}
 
@@ -23,6 +20,7 @@ def register(app: App) -> None:
     app.command(certify)
 
 
+@judging()
 def certify(
     recipe: Annotated[
         str | None,
@@ -71,27 +69,14 @@ def certify(
     """
     from ...proof.certify.verdict import EXIT_CODES
 
-    fields: dict[str, Any] = {}
-    try:
-        if recipe is None:
+    if recipe is None:
+        with closable(sys.stdout):
             _list(format)
-            return 0
-        folder, fields = _certified(recipe, seeds, out, seconds, bootstrap, resume, shrink)
+        return 0
+    folder, fields = _certified(recipe, seeds, out, seconds, bootstrap, resume, shrink)
+    with closable(sys.stdout):
         _tell(fields, folder, format)
-    except BrokenPipeError as problem:
-        if recipe is not None and not fields:  # a connection of the run
-            raise Failure(str(problem), exit_code=2) from problem
-        # else the reader of our output has seen enough, and the verdict stands
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except Failure as problem:
-        raise Failure(str(problem), exit_code=2) from problem  # exit code 1 means broken
-    except Exception as problem:
-        from ...wire.errors import KafkaError
-
-        if not isinstance(problem, (KafkaError, OSError)):
-            traceback.print_exc()
-        raise Failure(str(problem) or type(problem).__name__, exit_code=2) from problem
-    return EXIT_CODES[fields["verdict"]] if fields else 0
+    return EXIT_CODES[fields["verdict"]]
 
 
 def _list(format: str) -> None:
@@ -100,7 +85,6 @@ def _list(format: str) -> None:
     cells = [(r.name, f"{r.system} {r.version}", r.mode, r.promise) for r in all_recipes()]
     rows = [dict(zip(LISTED, each, strict=True)) for each in cells]
     show(rows, format, columns=LISTED, optional=("mode",))
-    sys.stdout.flush()
 
 
 def _certified(
@@ -131,7 +115,7 @@ def _say(*lines: str) -> None:
 
 def _tell(fields: Mapping[str, Any], folder: Path, format: str) -> None:
     if format == "json":
-        print(json.dumps(fields), flush=True)
+        print(json.dumps(fields))
         return
     for run in fields["runs"]:
         tell(f"seed {run['seed']} on {run['cluster']}: {run['verdict']}: {run['why']}")

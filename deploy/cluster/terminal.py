@@ -116,6 +116,16 @@ def say(*lines: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+@contextmanager
+def closable(stream: TextIO) -> Iterator[None]:
+    """Let the block print to a stream without a reader, so that the exit code stays the same."""
+    try:
+        yield
+        stream.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
 class LoopLines:
     """Prints lines from an event loop, which must not wait for the reader of a full pipe.
 

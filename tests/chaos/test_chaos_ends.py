@@ -53,5 +53,5 @@ def test_chaos_run_terminated_midway_leaves_no_process_and_no_open_port(tmp_path
 def test_chaos_run_into_a_nonempty_directory_is_refused_and_changes_no_file(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("precious")
     done = subprocess.run(command(tmp_path), capture_output=True, timeout=60, check=False)
-    assert done.returncode == 1 and b"is not empty" in done.stderr
+    assert done.returncode == 2 and b"is not empty" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]

@@ -70,11 +70,11 @@ def test_chaos_faults_help_lists_all_kinds(capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr().out.split() == list(ALL_KINDS)
 
 
-@pytest.mark.parametrize("command", ["replay", "report"])
+@pytest.mark.parametrize(("command", "exit_code"), [("replay", 2), ("report", 1)])
 def test_chaos_command_on_a_directory_without_a_run_is_refused(
-    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    command: str, exit_code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["chaos", command, str(tmp_path)]) == 1
+    assert run(["chaos", command, str(tmp_path)]) == exit_code
     assert "not the directory of" in capsys.readouterr().err
 
 

@@ -116,5 +116,5 @@ def test_check_of_a_damaged_history_names_the_damaged_file(
     seal(tmp_path)
     file = tmp_path / "history" / "0000" / "polls.parquet"
     file.write_bytes(file.read_bytes()[:-100])
-    assert run(["check", str(tmp_path)]) != 0
+    assert run(["check", str(tmp_path)]) == 2
     assert "polls.parquet is damaged" in capsys.readouterr().err

@@ -345,7 +345,7 @@ def test_command_line_accepts_a_client_file_of_java_or_librdkafka(kafka, tmp_pat
     assert run_command(["consume", TOPIC, "--max", "1", *config]) == 0
     assert run_command(["group", "list", *config]) == 0
     capsys.readouterr()
-    assert run_command(["check", TOPIC, *config]) == 1
+    assert run_command(["check", TOPIC, *config]) == 2
     assert f"--operation DescribeConfigs --topic {TOPIC}" in capsys.readouterr().err
 
     librdkafka.write_text(librdkafka.read_text().replace(USERS["alice"], "falsch"))

@@ -71,9 +71,10 @@ order, and transactions are atomic. `oncelog check` runs it on three kinds of in
   Kafka-compatible cluster.
 - `oncelog check DIR` judges the files of a cluster: raw logs, replicas, and files beside the logs.
 
-Exit code 0 means that no promise was broken. `--evidence` prints everything that is known about a
-violation, and `--format json` prints it for programs. `--only J3` runs a single check, and
-`--catalogue` lists all anomalies. In a checkout the command needs `pip install '.[check]'`.
+Exit code 0 means that no promise was broken, 1 that one was, and 2 that nothing was judged.
+`--evidence` prints everything that is known about a violation, and `--format json` prints it for
+programs. `--only J3` runs a single check, and `--catalogue` lists all anomalies. In a checkout the
+command needs `pip install '.[check]'`.
 
 This page is made from the code by `.venv/bin/python -m tests.proof.judge.page`, and a test checks
 that it is up to date.
