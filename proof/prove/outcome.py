@@ -20,8 +20,8 @@ class ProveOutcome:
     """The outcome of a run, whose repr pytest shows for a failed `assert`.
 
     Times are monotonic seconds. exits: the exits of instances that ended by themselves. rest: the
-    application came to rest after the faults (see `Unrest`). sure: the names of the faults that the
-    plan has for certain.
+    application came to rest after the faults (see `Unrest`). sure: the names of the faults that
+    had to be made.
     """
 
     settings: ProveSettings
@@ -93,7 +93,7 @@ class ProveOutcome:
             lines += found.lines()
         if self.is_exactly_once and self.untested:
             lines.append(
-                f"not tested: {', '.join(self.untested)} (the plan had these faults, but none met "
+                f"not tested: {', '.join(self.untested)} (they had to be made, but none met "
                 "work in flight; another --seed, a longer run or a less busy machine may test them)"
             )
         lines.append(

@@ -112,7 +112,7 @@ class Drain:
                 )
             ):
                 break
-            if judgement.pending and is_quiet and not restarted_s and self._is_stuck(now, quiet_s):
+            if judgement.pending and not restarted_s and self._is_stuck(now, quiet_s):
                 self._restart()
                 restarted_s = time.monotonic()  # the new instances have the whole time again
             if now - begun > self._pace.timeout_s:

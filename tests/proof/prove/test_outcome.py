@@ -44,7 +44,7 @@ def test_outcome_exactly_once_names_the_planned_faults_that_met_no_work() -> Non
         Struck(3.0, "", "stall@leader", "", is_made=False),
         Struck(4.0, "instance-1", "hold@Produce", "", met=0),
     ]
-    named = "not tested: error@Produce, hold@Produce, stall@leader (the plan had these faults"
+    named = "not tested: error@Produce, hold@Produce, stall@leader (they had to be made"
     assert named in str(found) and found.as_fields()["untested"] == found.untested
     found.sure = ["slow@Produce"]
     assert "not tested" not in str(found)

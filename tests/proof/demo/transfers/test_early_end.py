@@ -118,12 +118,12 @@ def test_transfers_demo_without_an_overruled_service_has_no_violation(
 
 
 def test_transfers_service_whose_trap_is_removed_while_it_looks_continues(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     settings = ServiceSettings(
         connection="", topic="", database="", folder=str(tmp_path), seed=1, broken="none", name="a"
     )
-    settings.trap.write_text(f"{PREPARED} {int(signal.SIGKILL)}")
+    settings.trap.write_text(f"{PREPARED} 0")
     read_text = Path.read_text
 
     def read_and_remove(path: Path) -> str:
@@ -134,3 +134,4 @@ def test_transfers_service_whose_trap_is_removed_while_it_looks_continues(
     monkeypatch.setattr(Path, "read_text", read_and_remove)
     service: Any = SimpleNamespace(settings=settings)
     Service._meet(service, PREPARED)
+    assert "caught" not in capfd.readouterr().out

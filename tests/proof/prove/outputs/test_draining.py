@@ -225,7 +225,7 @@ def test_drain_does_not_restart_an_instance_that_still_starts(
 ) -> None:
     """The last fault has ended it, and it needs more than half of the time without changes."""
     drained = drain(tmp_path, Offsets(0), [], application := Instances())
-    drained._pace = replace(drained._pace, timeout_s=3.0, silence_s=1.2, rest_s=1.0)
+    drained._pace = replace(drained._pace, timeout_s=3.0, silence_s=1.2, rest_s=2.5)
     application.stop_timeout_s, application.awake_s = 0.3, time.monotonic()
     moved_s = time.monotonic() + 0.75
     drained._admin.groups.committed = lambda group: {IN: 2 * (time.monotonic() > moved_s)}  # type: ignore
