@@ -181,7 +181,8 @@ def prove(
             write_atomically(junit, junit_of(outcome).encode())
     print_report(outcome.as_fields(), outcome.lines(), format)
     if shrink and outcome.judgement.is_violated:
-        found = shrunk(outcome, say)
+        with judging():
+            found = shrunk(outcome, say)
         print_report(
             {"faults": found}, [f"the fewest faults that break it: --faults {found}"], format
         )

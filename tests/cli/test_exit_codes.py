@@ -14,6 +14,7 @@ from oncelog.deploy.cluster.local_cluster import Cluster
 from oncelog.proof.chaos.run import ChaosRun
 from oncelog.proof.demo.transfers.run import TransfersReport
 from oncelog.proof.judge.analysis.findings import Anomaly, Finding
+from oncelog.proof.prove import api
 from oncelog.proof.prove.judgement import Judgement, verdict_of
 from oncelog.proof.prove.outcome import ProveOutcome
 from oncelog.proof.prove.run import Run
@@ -73,6 +74,16 @@ def test_judging_command_with_a_closed_stdout_keeps_its_exit_code(
 ) -> None:
     monkeypatch.setattr(sys, "stdout", closed)
     assert main.run([command[0], "--format", format, *command[1:]]) == 1
+
+
+def test_prove_whose_stderr_is_closed_after_a_violation_does_not_exit_zero(
+    violated: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wrong(*_: object) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr(api, "shrunk", wrong)
+    assert main.run([PROVE[0], "--shrink", *PROVE[1:]]) == 2
 
 
 @pytest.mark.parametrize("command", [DEMO, PROVE], ids=lambda c: c[0])
