@@ -8,16 +8,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
 from ..deploy.cluster.failure import Failure, told_by_system
 from ..deploy.cluster.lookup import DEFAULT_DATA, ClusterChoice
 from ..deploy.cluster.terminal import closable, say, tell
-
-if TYPE_CHECKING:
-    from ..client.cluster_view import PartialList
 
 EARLIEST, LATEST = -2, -1  # of client.admin, whose import takes time
 
@@ -149,14 +146,14 @@ def judging() -> Iterator[None]:
         raise Failure(told or str(problem) or type(problem).__name__, exit_code=2) from problem
 
 
-def say_missing(found: "PartialList[Any]", items: str) -> int:
-    """Name the nodes that do not answer, whose `items` may be missing from a list.
+def say_missing(errors: Mapping[int, Exception], items: str) -> int:
+    """Print that some `items` may be missing from a list, for each node that does not answer.
 
-    Return the command's exit code, which is 0 if all nodes have answered, else 1.
+    errors: the errors of these nodes. Return the command's exit code, which is 0 if there are none.
     """
-    for node_id, problem in found.errors.items():
+    for node_id, problem in errors.items():
         say(f"node {node_id} does not answer, so some {items} may be missing: {problem}")
-    return 1 if found.errors else 0
+    return 1 if errors else 0
 
 
 def require(extra: str, *modules: str) -> None:

@@ -63,7 +63,7 @@ def list_groups(
         for group in found
     ]
     show(rows, query.format, columns=GROUP_COLUMNS, optional=GROUP_OPTIONAL)
-    return say_missing(found, "groups")
+    return say_missing(found.errors, "groups")
 
 
 def describe(

@@ -14,7 +14,6 @@ from .security.proxied import CaFile, Proxied, proxied
 
 if TYPE_CHECKING:
     from ..client.blocking import BlockingAdmin
-    from ..client.cluster_view import PartialList
     from ..proof.prove.diagnosis.catalogue import ApplicationFinding
     from ..proof.prove.diagnosis.listener import DiagnosisListener
     from ..proof.prove.group_view import GroupLook
@@ -135,13 +134,12 @@ def _sum_up(listener: "DiagnosisListener") -> int:
 
 
 def _look_at(group: str, seconds: float, cluster: ClusterOptions) -> int:
-    from ..client.cluster_view import PartialList
     from ..proof.prove import group_view as v
 
     with cluster.admin() as admin:
         described = admin.groups.describe(group)
         facts = v.WatchedGroup(group=group, state=described.state, members=len(described.members))
-        end_s, silent = time.monotonic() + seconds, PartialList[str]()
+        end_s, silent = time.monotonic() + seconds, dict[int, Exception]()
         try:
             while time.monotonic() < end_s:
                 facts.see(_look(admin, group, silent))
@@ -158,11 +156,11 @@ def _look_at(group: str, seconds: float, cluster: ClusterOptions) -> int:
     return say_missing(silent, "transactions")
 
 
-def _look(admin: "BlockingAdmin", group: str, silent: "PartialList[str]") -> "GroupLook":
+def _look(admin: "BlockingAdmin", group: str, silent: dict[int, Exception]) -> "GroupLook":
     from ..proof.prove.group_view import GroupLook
 
     listed = admin.transactions.list_transactions(states=("Ongoing",), needs_all_brokers=False)
-    silent.errors.update(listed.errors)
+    silent.update(listed.errors)
     known = admin.transactions.describe_listed(listed[:DESCRIBED_MAX])
     offsets = admin.groups.committed(group)
     return GroupLook(

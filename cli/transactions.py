@@ -121,7 +121,7 @@ def list_transactions(
             }
         )
     show(rows, query.format, columns=LISTING_COLUMNS, optional=LISTING_OPTIONAL)
-    return say_missing(listed, "transactional ids")
+    return say_missing(listed.errors, "transactional ids")
 
 
 def describe(
@@ -225,7 +225,7 @@ def abort(
     if prefix is not None:
         rows = abort_transactions.abort_prefix(query, prefix)
         show(rows, query.format, columns=ABORTED_COLUMNS)
-        return say_missing(rows, "transactions")
+        return say_missing(rows.errors, "transactions")
     if name is not None:
         say(f"{name}: {abort_transactions.abort_id(query, name)}")
     else:

@@ -80,6 +80,11 @@ def test_why_after_a_kill_names_the_open_transaction(ask: Callable[..., Any]) ->
     assert NAMES[0] in out
 
 
+def test_observe_of_a_group_after_a_kill_names_the_killed_node(ask: Callable[..., Any]) -> None:
+    code, out, err = ask("observe", "--group", NAMES[0], "--seconds", "0.1")
+    assert (code, "Only the proxy" in out, err.count(SILENT)) == (1, True, 1)
+
+
 def test_txn_hanging_after_a_kill_lists_no_known_transaction(ask: Callable[..., Any]) -> None:
     code, out, err = ask("txn", "hanging", "--format", "json")
     assert (code, json.loads(out), err) == (0, [], "")

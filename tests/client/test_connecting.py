@@ -319,6 +319,7 @@ async def test_view_reports_silence_once_unless_a_broker_answers_in_time(
         ("[Errno " + "9" * 5_000 + "] of a broker", "[Errno " + "9" * 193),
         ("x" * 100_000, "x" * 200),
     ],
+    ids=["errno", "system's words", "many digits", "many words"],
 )
 def test_reason_of_a_failed_connection_is_short_for_any_words(told: str, expected: str) -> None:
     """A broker chooses the words that refuse a login."""
