@@ -110,7 +110,9 @@ class Links:
         if peer not in self.cluster.silent:
             self.cluster.links[peer].handlers[kind](self.node_id, header, [], reply)
         try:
-            return await asyncio.wait_for(future, timeout_ms / 1000)
+            # asyncio.timeout, because wait_for before Python 3.12 may swallow a cancellation.
+            async with asyncio.timeout(timeout_ms / 1000):
+                return await future
         except TimeoutError:
             raise PeerTimeout("no answer") from None
 

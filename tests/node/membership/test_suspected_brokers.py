@@ -68,11 +68,12 @@ async def test_request_about_a_suspected_broker_is_answered_after_the_fence(
 
 @pytest.mark.usefixtures("holds_long")
 async def test_request_just_before_a_link_breaks_waits_for_the_fence(
-    broker: FakeBroker, links: FakeLinks
+    broker: FakeBroker, links: FakeLinks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(suspected_brokers, "NEWS_MS", 400)
     question = await asked(broker)
     links.change(2, False)
-    await asyncio.sleep(3 * suspected_brokers.NEWS_MS / 1000)
+    await asyncio.sleep(1.2 * suspected_brokers.NEWS_MS / 1000)
     assert not question.done()
     broker.fence(2)
     answer = await question
