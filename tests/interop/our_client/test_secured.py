@@ -150,11 +150,13 @@ async def test_client_with_expiring_sessions_reauthenticates_and_keeps_order(kaf
             found += [record.value for record in await consumer.poll(0)]
         sent.append(b"last")  # a client that was silent for longer than its session
         await (await silent.send(TOPIC, sent[-1]))
+        at = ("127.0.0.1", kafka.ports["SASL_PLAINTEXT"])
+        fetching = (await consumer.view.connection_to(*at, "fetch"))._session
+        assert fetching is not None
         async with asyncio.timeout(20):
-            while len(found) < len(sent):
+            while len(found) < len(sent) or not fetching.renewals:
                 found += [record.value for record in await consumer.poll(200)]
         assert found == sent
-        at = ("127.0.0.1", kafka.ports["SASL_PLAINTEXT"])
         for view, channel in ((busy.view, ""), (silent.view, ""), (consumer.view, "fetch")):
             session = (await view.connection_to(*at, channel))._session
             assert session is not None and session.renewals >= 1, channel
