@@ -69,11 +69,12 @@ def has_peer_closed(peer: socket.socket) -> bool:
 
 def unread_bytes(peer: socket.socket) -> int:
     """Return the number of received bytes that wait in the kernel, or 0 if the socket is closed."""
-    try:
-        count = fcntl.ioctl(peer.fileno(), termios.FIONREAD, bytes(4))
-    except (OSError, ValueError):
-        return 0
-    return int.from_bytes(count, sys.byteorder)
+    return _count(peer, termios.FIONREAD)
+
+
+def unacknowledged_bytes(peer: socket.socket) -> int:
+    """Return the number of sent bytes that wait in the kernel, or 0 if the socket is closed."""
+    return _count(peer, termios.TIOCOUTQ)
 
 
 def since_last_data_ms(peer: socket.socket) -> int:
@@ -83,6 +84,14 @@ def since_last_data_ms(peer: socket.socket) -> int:
     if len(info) < size_bytes:
         return 0
     return struct.unpack_from("=I", info, TCP_INFO_LAST_DATA_RECEIVED)[0]
+
+
+def _count(peer: socket.socket, request: int) -> int:
+    try:
+        count = fcntl.ioctl(peer.fileno(), request, bytes(4))
+    except (OSError, ValueError):
+        return 0
+    return int.from_bytes(count, sys.byteorder)
 
 
 def _tcp_info(peer: socket.socket, size_bytes: int) -> bytes:

@@ -18,7 +18,7 @@ from functools import partial
 from typing import cast
 
 from ...wire.framing import Buffer, RefusedFrame
-from ..linux import since_last_data_ms
+from ..linux import since_last_data_ms, unacknowledged_bytes
 from .closing import CloseConnection, UnservedRequest
 from .connection_state import Answer, ConnectionState
 from .dispatch import Api
@@ -195,9 +195,14 @@ class Connection(ConnectionState):
         return now_s - self.partial_since_s > receive_timeout_s
 
     def takes_answers(self) -> bool:
-        """Return whether the client has taken BYTES_S_MIN since the last call."""
+        """Return whether the client has taken BYTES_S_MIN since the last call.
+
+        The kernel accepts a megabyte from the transport at once, which the client takes in parts.
+        """
         assert self._transport is not None
         before, self._untaken_bytes = self._untaken_bytes, self._transport.get_write_buffer_size()
+        if (peer_socket := self._transport.get_extra_info("socket")) is not None:
+            self._untaken_bytes += unacknowledged_bytes(peer_socket)
         return before - self._untaken_bytes >= BYTES_S_MIN
 
     def close(self, reason: str) -> None:

@@ -74,7 +74,7 @@ class ConnectionState(asyncio.BufferedProtocol):
     _unframed_bytes: int = 0  # bytes of the incomplete request
     _unframed_before: int = 0  # those that were received before reading resumed
     _unsent_bytes: int = 0
-    _untaken_bytes: int = 0  # in the transport, at the last check of a stalled connection
+    _untaken_bytes: int = 0  # of its answers, at the last check of a stalled connection
     # Set while the transport gets the buffers.
     _writing: list[Buffer] = field(default_factory=list[Buffer])
     _is_reading_paused: bool = False
