@@ -151,7 +151,7 @@ class Connection(ConnectionState):
         """Start no more requests, since the client does not read its answers."""
         assert self._transport is not None
         self._is_writing_paused = True
-        self.stalled_since_s = self._server.now_s
+        self.stalled_since_s, self._untaken_bytes = self._server.now_s, 0
         # The transport keeps all of an answer in memory until its last byte is sent.
         answer_bytes = sum(map(len, self._writing))
         self._unsent_bytes = max(answer_bytes, self._transport.get_write_buffer_size())
@@ -194,16 +194,17 @@ class Connection(ConnectionState):
             receive_timeout_s = min(receive_timeout_s, in_time_s)
         return now_s - self.partial_since_s > receive_timeout_s
 
-    def takes_answers(self) -> bool:
-        """Return whether the client has taken BYTES_S_MIN since the last call.
+    def shorten_stall(self) -> None:
+        """Let the stall begin later, by the time allowed for the bytes taken since the last call.
 
         The kernel accepts a megabyte from the transport at once, which the client takes in parts.
         """
-        assert self._transport is not None
+        assert self._transport is not None and self.stalled_since_s is not None
         before, self._untaken_bytes = self._untaken_bytes, self._transport.get_write_buffer_size()
         if (peer_socket := self._transport.get_extra_info("socket")) is not None:
             self._untaken_bytes += unacknowledged_bytes(peer_socket)
-        return before - self._untaken_bytes >= BYTES_S_MIN
+        allowed_s = max(0, before - self._untaken_bytes) / BYTES_S_MIN
+        self.stalled_since_s = min(self._server.now_s, self.stalled_since_s + allowed_s)
 
     def close(self, reason: str) -> None:
         """Close the connection once all written bytes are sent."""

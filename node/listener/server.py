@@ -390,8 +390,7 @@ class KafkaServer:
             if now_s - connection.closing_since_s > CLOSING_MAX_S:
                 connection.abort()
         elif connection.stalled_since_s is not None:
-            if connection.takes_answers():
-                connection.stalled_since_s = now_s
+            connection.shorten_stall()
             stalled_s = now_s - connection.stalled_since_s
             is_due = self.budget.is_short and stalled_s > STALLED_MAX_S
             is_due = is_due or connection.is_silent(now_s, first_request_timeout_s)

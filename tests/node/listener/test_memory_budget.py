@@ -343,6 +343,25 @@ async def test_slow_request_beyond_the_budget_has_no_more_time_for_bytes_sent_be
         await send_slowly_until_closed(slow)
 
 
+async def test_stall_begins_later_by_the_time_allowed_for_the_taken_bytes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A client that took 64 KiB every 5 s would otherwise keep its answers in memory for hours."""
+    untaken = iter([10 * MIB, 10 * MIB - 3 * connection.BYTES_S_MIN, 0, MIB])
+    monkeypatch.setattr(connection, "unacknowledged_bytes", lambda _: next(untaken))
+    async with toy_server() as bench:
+        await bench.connect()
+        await until(lambda: bench.server.connection_count)
+        (held,) = bench.server._connections
+        now_s, late_s = bench.server.now_s, list[float]()
+        held.stalled_since_s = now_s - 10
+        for _ in range(4):
+            held.shorten_stall()
+            late_s.append(now_s - held.stalled_since_s)
+        held.stalled_since_s = None
+    assert late_s == pytest.approx([10, 7, 0, 0])
+
+
 @pytest.mark.uvloop
 async def test_client_that_reads_steadily_keeps_its_connection_while_memory_is_short(
     quick_sweep: None, monkeypatch: pytest.MonkeyPatch
