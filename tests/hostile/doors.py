@@ -95,8 +95,12 @@ class Door:
         taken = socket.create_connection((HOST, self.port), ANSWER_TIMEOUT_S)
         if self.tls is not None:
             taken = self.tls.wrap_socket(taken, server_hostname=HOST)
-        for frame in self.login:
-            ask(taken, frame)
+        try:
+            for frame in self.login:
+                ask(taken, frame)
+        except BaseException:  # the broker closes it, or does not answer in time
+            taken.close()
+            raise
         return taken
 
     async def streams(self, *, is_plain: bool = False) -> tuple[Any, Any]:
